@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from tacit.align import _exchange, kept, parts, psi, stock
+from tacit.align import _exchange, kept, parts, psi
 from tacit.align.curve import Engine, byte_order
 from tacit.align.psi import intersect
 from tacit.errors import LinkError
@@ -130,7 +130,7 @@ def _align(links, both, party):
 
 @pytest.fixture(name="small_chunks")
 def _small_chunks(monkeypatch):
-    for module in (_exchange, kept, psi, stock):
+    for module in (_exchange, kept, psi):
         monkeypatch.setattr(module, "CHUNK", 7)
 
 

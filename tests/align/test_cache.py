@@ -55,7 +55,7 @@ def small_blocks(monkeypatch):
     """As if the tables were large: seven rows a block."""
     monkeypatch.setattr(sources, "_SMALLEST", 7)
     monkeypatch.setattr(sources, "_LARGEST", 7)
-    monkeypatch.setattr(cache, "_CHUNK", 11)
+    monkeypatch.setattr(arrays, "_PIECE", 11)
 
 
 def stored(table, folder, kind):

@@ -248,7 +248,8 @@ def test_keys_know_ids_again_and_the_secret_stays(made, where):
     secret = (where / "secret").read_bytes()
     for path in where.iterdir():
         assert path.name == "secret" or secret not in path.read_bytes()
-    with Ledger(where, secret=b"another") as ledger, pytest.raises(StorageError, match="another secret"):
+    (where / "secret").write_bytes(b"another")
+    with Ledger(where) as ledger, pytest.raises(StorageError, match="another secret"):
         ledger.begin(made.SMALL, known)
     os.remove(where / "secret")
     with Ledger(where) as ledger, pytest.raises(StorageError, match="missing"):

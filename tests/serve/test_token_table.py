@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.align import arrays
 from tacit.align.ids import read_ids
 from tacit.errors import DataError
-from tacit.serve import token_table
-from tacit.serve.token_table import TokenTable
-from tacit.serve.tokens import Directory, tokens_of
+from tacit.serve import tokens
+from tacit.serve.tokens import Directory, TokenTable, tokens_of
 
 KEY = b"k" * 32
 
@@ -19,9 +19,9 @@ KEY = b"k" * 32
 def _small():
     """Many blocks, and many parts of a directory, for few rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_table, "_BLOCK", 7)
-        patch.setattr(token_table, "_WAITING", 100)
-        patch.setattr(token_table, "_SEEN", 100)
+        patch.setattr(arrays, "_PIECE", 7)
+        patch.setattr(tokens, "_WAITING", 100)
+        patch.setattr(tokens, "_SEEN", 100)
         yield
 
 

@@ -19,8 +19,7 @@ import torch
 
 from tacit.align.control import receive
 from tacit.align.curve import Engine, Points
-from tacit.align.kept import OnDisk
-from tacit.align.stock import CHUNK, SHORT, Held
+from tacit.align.kept import CHUNK, SHORT, Held, OnDisk
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError
 

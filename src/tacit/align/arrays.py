@@ -19,6 +19,7 @@ from tacit.disk import opened, storing, write_at
 BLOCK = 1 << 18
 """Rows that are looked at at once."""
 
+_PIECE = 1 << 16  # rows that are copied at once
 _DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
 _MAP_NORESERVE = 0x4000
@@ -71,6 +72,30 @@ def let_go(array: NDArray[Any]) -> None:
     mapping: object = array.base
     if isinstance(mapping, mmap.mmap):
         mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def pieces(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Copies of some rows at a time: those of a file leave the memory again."""
+    for start in range(0, len(array), _PIECE):
+        yield np.array(array[start : start + _PIECE])
+        let_go(array)
+
+
+def places_in(path: Path, rows: NDArray[np.int64], total: int | None = None) -> NDArray[np.int64]:
+    """For each of so many rows of a table its place in `rows`, counted from 1, in a new file; 0 where it has none.
+
+    Row numbers below 0 have no place; without a total the file ends with the last row that has one.
+    """
+    if total is None:
+        total = 1 + max((int(some.max(initial=-1)) for some in pieces(rows)), default=-1)
+    places: NDArray[np.int64] = new_file(path, "int64", [total])
+    start = 0
+    for some in pieces(rows):
+        there = np.flatnonzero(some >= 0)
+        places[some[there]] = start + 1 + there
+        let_go(places)
+        start += len(some)
+    return places
 
 
 class Gathered:

@@ -30,7 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align.arrays import let_go, mapped, new_file
+from tacit.align.arrays import let_go, mapped, new_file, pieces, places_in
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
 from tacit.align.sources import Source, blocks, rows_error
 from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
@@ -42,7 +42,6 @@ MANIFEST = "manifest.json"
 
 _FORMAT = 2  # of the files; another one is made anew
 _ENCODER = "encoder.json"
-_CHUNK = 1 << 16  # row numbers that are looked at at once
 
 Facts = dict[str, Any]
 """What JSON gives back as it is."""
@@ -105,7 +104,7 @@ def prepare(
         "label": label,
         "loss": None if label is None else loss,
         "train": train,
-        "rows": _digest(part.tobytes() for _, part in _row_numbers(rows)),
+        "rows": _rows_digest(rows),
         "source": _source_facts(source, names),
     }
 
@@ -125,25 +124,23 @@ def prepare(
             return Making(name, facts, read, places, len(rows), train, columns, label, loss, progress).make(folder)
 
 
-def _row_numbers(rows: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Places in the common order counted from 1, and the rows there."""
-    for start in range(0, len(rows), _CHUNK):
-        part = np.array(rows[start : start + _CHUNK])
-        if part.min() < 0:
-            raise UsageError(f"row number {part.min()} in the common order: rows are counted from 0")
-        yield np.arange(start + 1, start + 1 + len(part)), part
+def _rows_digest(rows: NDArray[np.int64]) -> str:
+    found = hashlib.sha256()
+    for some in pieces(rows):
+        if some.min() < 0:
+            raise UsageError(f"row number {some.min()} in the common order: rows are counted from 0")
+        found.update(some.tobytes())
+    return found.hexdigest()
 
 
 def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each row of the source its place in the common order counted from 1; 0 where it has none."""
-    last = max(int(part.max()) for _, part in _row_numbers(rows))
-    places: NDArray[np.int64] = new_file(folder / "places.new", "int64", [last + 1])
-    for at, part in _row_numbers(rows):
-        places[part] = at
-    for at, part in _row_numbers(rows):
-        twice = part[places[part] != at]
+    """For each row of the source its place in the common order; a row that has two is refused."""
+    places, start = places_in(folder / "places.new", rows), 1
+    for some in pieces(rows):
+        twice = some[places[some] != np.arange(start, start + len(some))]
         if len(twice):
             raise UsageError(f"row {twice[0]} is twice in the common order: a row has one place; align again")
+        start += len(some)
     return places
 
 

@@ -40,8 +40,7 @@ from tacit.align._exchange import DOMAIN, WINDOW, Exchange, Standing, rows_of
 from tacit.align.arrays import BLOCK, Gathered, chosen
 from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points
-from tacit.align.kept import LARGE, Kept, OnDisk, State
-from tacit.align.stock import CHUNK, SHORT, Held
+from tacit.align.kept import CHUNK, LARGE, SHORT, Held, Kept, OnDisk, State
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import control

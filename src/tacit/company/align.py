@@ -23,7 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
-from tacit.align.arrays import Gathered, chosen, filed, let_go, numbers
+from tacit.align.arrays import Gathered, chosen, filed, numbers, pieces
 from tacit.align.cluster import cluster_engine
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
@@ -47,7 +47,6 @@ __all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "co
 
 FILE = "alignment.json"
 _ROWS = "rows.npy"
-_PIECE = 1 << 16  # row numbers that are written at once
 _REMEDY = "bring the file back as it was, or run `tacit align --again` on all sides"
 _FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
 _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
@@ -362,9 +361,8 @@ def read(where: Path, run: str) -> Aligned:
 def _save(file: _Hashed, rows: NDArray[np.int64]) -> None:
     """As `numpy.save` does, some at a time: they may be more than memory has room for, and lie in a file."""
     np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})
-    for start in range(0, len(rows), _PIECE):
-        file.write(rows[start : start + _PIECE].astype("<i8").tobytes())
-        let_go(rows)
+    for some in pieces(rows):
+        file.write(some.astype("<i8").tobytes())
 
 
 class _Hashed:

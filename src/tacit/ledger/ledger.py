@@ -50,13 +50,12 @@ class Checked:
 class Ledger:
     """A party's ledger. Reading needs no lock and works while another process adds; `begin` makes this one add.
 
-    The secret makes the keys of ids; one is drawn and kept in the folder if not given. Another one than the ledger
-    began with is a `StorageError`, because no example would be known again.
+    The secret makes the keys of ids; it is drawn with the ledger and kept in its folder. Another one than that is a
+    `StorageError`, because no example would be known again.
     """
 
-    def __init__(self, folder: str | Path, *, secret: bytes | None = None) -> None:
+    def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self._given = secret
         self._writer: Writer | None = None
         self._anew()
 
@@ -76,8 +75,6 @@ class Ledger:
     @property
     def secret(self) -> bytes:
         """For `keys_of`."""
-        if self._given is not None:
-            return self._given
         path = self.folder / "secret"
         if not path.exists():
             if self._reader.exists():

@@ -14,7 +14,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go, new_file
+from tacit.align.arrays import let_go, new_file, pieces, places_in
 from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
@@ -42,8 +42,7 @@ from tacit.serve.conversation import (
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
 from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, stored_rows, tidy
-from tacit.serve.token_table import TokenTable
-from tacit.serve.tokens import token_key
+from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 
@@ -52,7 +51,6 @@ PATIENCE = 60.0
 
 _UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
 
-_PIECE = 1 << 16  # rows of a file that are looked at at once
 _MESSAGES = 32  # after so many, what was sent is let go of
 
 _STATE = {"job": str, "rows": int, "matched": str, "have": int}
@@ -238,7 +236,7 @@ class Delivering:
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
         whole, size = stored_rows(path, asked.count, width), rows_of_chunk(width)
-        known = sum(int(some[:, 0].sum(dtype=np.int64)) for some in _pieces(whole))
+        known = sum(int(some[:, 0].sum(dtype=np.int64)) for some in pieces(whole))
         self._enter(link.peer, job, asked, whole, known)
         if not 0 <= have <= -(-asked.count // size):
             raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
@@ -271,14 +269,7 @@ class Delivering:
 
     def _embed(self, fresh: Path, asked: Aligned) -> None:
         """Embed what is asked for, in the order of the table, each row to its place: memory does not grow with rows."""
-        last = max((int(some.max(initial=-1)) for some in _pieces(asked.rows)), default=-1)
-        places: NDArray[np.int64] = new_file(fresh / "places", "int64", [last + 1])
-        start = 0
-        for some in _pieces(asked.rows):
-            there = np.flatnonzero(some >= 0)
-            places[some[there]] = there + start + 1
-            let_go(places)
-            start += len(some)
+        places = places_in(fresh / "places", asked.rows)
         whole: NDArray[np.uint8] = new_file(fresh / "rows.bin", "uint8", [asked.count, 1 + self.embedder.width])
         done = 0
         for table, numbers, at in self._blocks(places):
@@ -318,10 +309,3 @@ class Delivering:
         with counted_book(self.folder) as book:
             book.add(name, shipment, batches())
         self.telling.trace("entered")
-
-
-def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """Rows from the disk, some at a time."""
-    for start in range(0, len(rows), _PIECE):
-        yield np.array(rows[start : start + _PIECE])
-        let_go(rows)

@@ -39,8 +39,7 @@ from tacit.serve.conversation import (
 from tacit.serve.halves import Scorer, encoded, pin
 from tacit.serve.job import Inbox, Job
 from tacit.serve.scores import Scoring, Written
-from tacit.serve.token_table import TokenTable
-from tacit.serve.tokens import token_key
+from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
 

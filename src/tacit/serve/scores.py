@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go, new_file
+from tacit.align.arrays import let_go, places_in
 from tacit.align.sources import blocks
 from tacit.company.align import Aligned
-from tacit.disk import make_folder, opened, replaced, storing, sync_folder
+from tacit.disk import make_folder, replaced
 from tacit.errors import UsageError
 from tacit.serve.halves import Scorer
 
 _UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
-_PIECE = 1 << 16  # row numbers that are looked at at once
-_SINKS: dict[str, Callable[[pl.LazyFrame, Path], object]] = {
-    ".parquet": lambda frame, path: frame.sink_parquet(path),
-    ".csv": lambda frame, path: frame.sink_csv(path),
+_SINKS: dict[str, Callable[[pl.LazyFrame, IO[bytes]], object]] = {
+    ".parquet": lambda frame, file: frame.sink_parquet(file),
+    ".csv": lambda frame, file: frame.sink_csv(file),
 }
 
 
@@ -65,7 +64,7 @@ class Scoring:
         """Score all of so many rows."""
         parts, done, found = self.folder / "scores", 0, []
         make_folder(parts)
-        places = self._places(total)
+        places = places_in(self.folder / "places", self.asked.rows, total)
         columns = list(dict.fromkeys((*self.ids, *self.scorer.columns)))
         for number, block in enumerate(blocks(self.source, columns)):
             found.append(parts / f"{number:08}.parquet")
@@ -78,19 +77,9 @@ class Scoring:
                     let_go(received)
             done += len(block)
             self.progress("scoring", done, total)
-        self._merge(found, out)
+        _merge(found, out)
         counts = dict(pl.scan_parquet(found).group_by("basis").len().collect(engine="streaming").iter_rows())
         return Written(out, done, *(counts.get(basis, 0) for basis in ("joint", "fallback", "none")))
-
-    def _places(self, total: int) -> NDArray[np.int64]:
-        """For each row of the file its place among those asked for, counted from 1; 0 where it has none."""
-        places: NDArray[np.int64] = new_file(self.folder / "places", "int64", [total])
-        rows = self.asked.rows
-        for start in range(0, len(rows), _PIECE):
-            places[rows[start : start + _PIECE]] = np.arange(start + 1, min(start + _PIECE, len(rows)) + 1)
-            let_go(places)
-            let_go(rows)
-        return places
 
     def _scored(self, block: pl.DataFrame, at: NDArray[np.int64], start: int) -> pl.DataFrame:
         """The scores of some rows, whose places are given; -1 for none."""
@@ -113,16 +102,12 @@ class Scoring:
         named = [pl.Series(name, scores[:, k], nan_to_null=True) for k, name in enumerate(self.scorer.outputs)]
         return block.select(*self.ids, *named, pl.Series("basis", basis), reason.alias("reason"))
 
-    def _merge(self, parts: list[Path], out: Path) -> None:
-        """All parts in one file, which is whole or not there, and its owner's alone."""
-        fresh = out.with_name(f".{out.name}.part")
-        with storing(out):
-            fresh.unlink(missing_ok=True)
-            with opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL):
-                pass
-            _SINKS[out.suffix.lower()](pl.scan_parquet(parts), fresh)
-            with opened(fresh, os.O_RDONLY) as file:
-                os.fsync(file)
-            check_out(out)
-            fresh.rename(out)
-            sync_folder(out.parent)
+
+def _merge(parts: list[Path], out: Path) -> None:
+    """All parts in one file, which is whole or not there, and never over another one."""
+
+    def write(file: IO[bytes]) -> None:
+        _SINKS[out.suffix.lower()](pl.scan_parquet(parts), file)
+        check_out(out)
+
+    replaced(out, write)

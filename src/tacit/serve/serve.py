@@ -18,14 +18,13 @@ from starlette.applications import Starlette
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
 from tacit.errors import TacitError, UsageError
-from tacit.serve.answering import Answering
+from tacit.serve.answering import Answering, FeatureService
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
 from tacit.serve.listening import Patient, is_loopback, listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
-from tacit.serve.online_features import FeatureService
 from tacit.serve.rows import open_rows
 
 TOKEN = "TACIT_SERVE_TOKEN"

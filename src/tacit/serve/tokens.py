@@ -7,15 +7,29 @@ token is that of an id that it thinks of, as it can put any id into its own tabl
 from __future__ import annotations
 
 import hmac
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.align.arrays import let_go, pieces
+from tacit.align.ids import IdReport, Reading
+from tacit.align.parts import Parts
+from tacit.align.sources import Source
 from tacit.company.align import Aligned
+from tacit.disk import storing
 from tacit.one_shot.records import Keys, keyed
 
 SIZE = 16
 """Bytes of a token."""
+
+_ENTRY = np.dtype([("token", np.uint64, (2,)), ("row", np.int64)])
+_WAITING = 1 << 22  # bytes of entries that wait in memory on the way to their part
+_SEEN = 1 << 25  # bytes of a directory that are looked at at once
 
 
 def token_key(rows: Aligned) -> bytes:
@@ -46,3 +60,110 @@ class Directory:
         asked = np.ascontiguousarray(tokens).view(np.uint64)
         at = np.minimum(np.searchsorted(self._words[:, 0], asked[:, 0]), len(self._rows) - 1)
         return np.where((self._words[at] == asked).all(axis=1), self._rows[at], -1)
+
+
+# --- the tokens of a large table, in files: memory does not grow with its rows ---------------------------------------
+#
+# The files lie in the folder of a prediction, without a name: they end with the process, however that ends. Only while
+# tokens are sorted do parts of them have names.
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """The tokens of a table."""
+
+    entries: NDArray[Any]  # token and row of each id, in the order of the table
+    directory: Directory  # which row a token means; one that several rows have means none
+    report: IdReport  # what became of all rows
+
+    @classmethod
+    def read(cls, source: Source, columns: tuple[str, ...], key: bytes, folder: Path) -> TokenTable:
+        """Of the ids of a table."""
+        reading = Reading(source, columns)
+        with storing(folder), TemporaryFile(dir=folder) as file:
+            for hashes, rows in reading.blocks():
+                some = np.empty(len(rows), _ENTRY)
+                some["token"] = tokens_of(key, np.frombuffer(hashes, np.uint8).reshape(len(rows), -1)).view(np.uint64)
+                some["row"] = rows
+                file.write(some.tobytes())
+            file.flush()
+            entries = _mapped(file)
+        ordered, repeats = _in_order(entries, folder)
+        return cls(entries, _StoredDirectory(ordered), reading.report(repeats.ids, repeats.rows, repeats.example))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def tokens(self, start: int, count: int) -> Keys:
+        """Some of them, in the order of the table.  (tokens, 16)"""
+        found = np.ascontiguousarray(self.entries[start : start + count]["token"]).view(np.uint8).reshape(-1, SIZE)
+        let_go(self.entries)
+        return found
+
+    def rows(self, start: int, count: int) -> NDArray[np.int64]:
+        """The rows of the same ones."""
+        found = np.array(self.entries[start : start + count]["row"])
+        let_go(self.entries)
+        return found
+
+
+class _StoredDirectory(Directory):
+    """A directory over a file, of which a part at a time is in memory."""
+
+    def __init__(self, ordered: NDArray[Any]) -> None:
+        self._ordered, self._words, self._rows = ordered, ordered["token"], ordered["row"]
+
+    def rows(self, tokens: Keys) -> NDArray[np.int64]:
+        found = np.empty(len(tokens), np.int64)
+        order = np.argsort(np.ascontiguousarray(tokens).view(np.uint64)[:, 0])  # neighbours are looked up together
+        for some in np.array_split(order, 1 + self._ordered.nbytes // _SEEN):
+            found[some] = super().rows(tokens[some])
+            let_go(self._ordered)
+        return found
+
+
+@dataclass
+class _Repeats:
+    """Ids that more than one row has."""
+
+    ids: int = 0
+    rows: int = 0
+    example: tuple[int, int] | None = None
+
+    def take(self, part: NDArray[Any]) -> None:
+        """Look at entries that are in order, and let those that are alike mean no row."""
+        alike = np.zeros(len(part) + 1, np.bool_)  # each with the one before it
+        alike[1:-1] = (part["token"][1:] == part["token"][:-1]).all(axis=1)
+        firsts = np.flatnonzero(~alike[:-1] & alike[1:])
+        if not len(firsts):
+            return
+        first = firsts[np.argmin(part["row"][firsts])]
+        found = int(part["row"][first]), int(part["row"][first + 1])
+        self.example = found if self.example is None else min(found, self.example)
+        every = alike[:-1] | alike[1:]
+        self.ids, self.rows = self.ids + len(firsts), self.rows + int(every.sum())
+        part["row"][every] = -1
+
+
+def _in_order(entries: NDArray[Any], folder: Path) -> tuple[NDArray[Any], _Repeats]:
+    """The same entries by their tokens: brought into parts first, each of which is then sorted by itself."""
+    parts, repeats = Parts(folder, "tokens", _ENTRY.itemsize, waiting=_WAITING), _Repeats()
+    for block in pieces(entries):
+        parts.add(
+            block.view(np.uint8).reshape(len(block), -1), (block["token"][:, 0] >> np.uint64(56)).astype(np.uint8)
+        )
+    with storing(folder), TemporaryFile(dir=folder) as file:
+        for records in parts:
+            part = records.view(_ENTRY)[:, 0]
+            part = part[np.lexsort((part["row"], part["token"][:, 1], part["token"][:, 0]))]
+            repeats.take(part)
+            file.write(part.tobytes())
+        file.flush()
+        return _mapped(file), repeats
+
+
+def _mapped(file: IO[bytes]) -> NDArray[Any]:
+    """All entries of a file, from the disk as they are used."""
+    if not os.fstat(file.fileno()).st_size:
+        return np.empty(0, _ENTRY)
+    return np.memmap(file, _ENTRY, "r")
