@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from contextlib import closing
 
 import numpy as np
 import polars as pl
@@ -322,3 +323,29 @@ def test_a_head_learns_from_a_sample(tmp_path):
     assert len(np.unique(rows)) == 300
     assert known[rows].all()
     assert one_shot_label._learnt_from(known, 10_000, seed=1) == slice(1000)
+
+
+def test_columns_from_a_query_learn_what_those_of_a_file_do(tmp_path, monkeypatch):
+    """The rows are those that were aligned, whatever becomes of the database; so the same leaves."""
+    outcomes = []
+    for source in ("file", "query"):
+        companies = Companies(tmp_path / source, table(900))
+        companies.set("airport", columns='numeric = ["wind", "rain"]')
+        folder = companies.path / "airport"
+        if source == "query":
+            rows = pl.read_parquet(folder / "data.parquet")
+            with closing(sqlite3.connect(folder / "rows.sqlite")) as raw, raw:
+                raw.execute("CREATE TABLE weather (id TEXT, wind REAL, rain REAL)")
+                raw.executemany("INSERT INTO weather VALUES (?, ?, ?)", rows["id", "wind", "rain"].rows())
+            monkeypatch.setenv("TACIT_TEST_ROWS", f"sqlite:///{folder / 'rows.sqlite'}")
+            asked = 'query = "SELECT id, wind, rain FROM weather", url_from = "TACIT_TEST_ROWS"'
+            settings = (folder / "party.toml").read_text()
+            (folder / "party.toml").write_text(settings.replace('path = "data.parquet"', asked))
+            (folder / "data.parquet").unlink()
+        companies.align()
+        if source == "query":
+            (folder / "rows.sqlite").unlink()
+        outcomes.append(sound(companies.train()))
+    by_file, by_query = (outcome["airline"].figures["test_auc"] for outcome in outcomes)
+    assert by_query > outcomes[1]["airline"].alone["test_auc"] + 0.05
+    assert abs(by_file - by_query) < 0.1
