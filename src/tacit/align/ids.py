@@ -202,25 +202,29 @@ class Reading:
 
 
 def without_repeats(reading: Reading, read: bytearray, at: bytearray, duplicates: Duplicates) -> Ids:
-    """Everything that was read, hashes (or keys made of them) and rows, without what is there more than once."""
+    """Everything that was read, hashes and rows, without what is there more than once."""
     rows = np.frombuffer(at, np.int64)
-    size = len(read) // len(rows) if len(rows) else _SIZE
-    hashes = np.frombuffer(read, np.uint8).reshape(-1, size)
+    hashes = np.frombuffer(read, np.uint8).reshape(-1, _SIZE)
     keep, repeated, example = distinct(hashes, first=duplicates == "first")
     where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
     if where is not None and duplicates == "error":
-        raise DataError(
-            f"{reading.source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several "
-            "rows: make them unique"
-        )
+        raise repeats_error(reading.source, where, repeated)
     report = reading.report(repeated, len(rows) - int(keep.sum()), where)
     return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
+
+
+def repeats_error(source: str, where: tuple[int, int], repeated: int) -> DataError:
+    """So many ids are in several rows, one of them in these two."""
+    return DataError(
+        f"{source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several rows: make them "
+        "unique"
+    )
 
 
 def distinct(
     hashes: NDArray[np.uint8], *, first: bool
 ) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
-    """Which to keep, how many ids are there more than once, and the first two places of such an id."""
+    """Which hashes (or keys) to keep, how many are there more than once, and the first two places of such a one."""
     keep = np.ones(len(hashes), np.bool_)
     words = hashes.view(np.uint64)
     some = _alike(words[:, 0])  # few, as a rule: whole hashes are sorted for them alone

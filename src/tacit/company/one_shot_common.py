@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
 from tacit.align.encoder import Inputs
-from tacit.align.ids import Reading, read_ids, without_repeats
+from tacit.align.ids import Reading, distinct, read_ids, repeats_error
 from tacit.company.align import Aligned, columns_of
 from tacit.company.folder import Folder
 from tacit.company.models import load_factory
@@ -104,25 +103,28 @@ def keys_of(
     columns: Sequence[str],
     keyed: Callable[[NDArray[np.uint8]], Keys],
     *,
-    duplicates: Literal["drop", "error"],
+    unique: bool,
 ) -> Keys:
-    """The keys of what some columns call each aligned row, from the hashes of that; of a large table no more is held.
+    """The keys of what some columns call each aligned row, from the hashes of that.  (rows, 16)
 
-    The whole table is looked through for names that several rows have.
+    Of a large table no more than keys is held; on request it is looked through for names that several rows have.
     """
-    reading, keys, numbers = Reading(folder.data, columns), bytearray(), bytearray()
+    reading, raw = Reading(folder.data, columns), bytearray()
     for hashes, at in reading.blocks():
-        keys += keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1)).tobytes()
-        numbers += at.tobytes()
-    found = without_repeats(reading, keys, numbers, duplicates)
-    place = np.full(found.report.total, -1, np.int64)
-    place[found.rows] = np.arange(len(found.rows))
-    wanted = place[np.asarray(rows.rows)]
-    if (wanted < 0).any():
-        row = int(np.asarray(rows.rows)[wanted < 0][0])
+        raw += bytes(16 * (int(at[-1]) + 1) - len(raw))  # zeros stay where a row has no name
+        np.frombuffer(raw, np.uint8).reshape(-1, 16)[at] = keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1))
+    raw += bytes(16 * reading.total - len(raw))
+    keys, numbers = np.frombuffer(raw, np.uint8).reshape(-1, 16), np.asarray(rows.rows)
+    named = keys.any(axis=1)
+    if unique:
+        _, repeated, example = distinct(keys if named.all() else keys[named], first=False)
+        if example is not None:
+            first, second = np.flatnonzero(named)[list(example)].tolist()
+            raise repeats_error(reading.source, (first, second), repeated)
+    if not named[numbers].all():
+        row = int(numbers[~named[numbers]][0])
         raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
-    del place
-    return found.hashes[wanted]
+    return keys[numbers]
 
 
 def own_inputs(folder: Folder, rows: Aligned) -> Inputs:

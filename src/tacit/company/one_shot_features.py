@@ -335,7 +335,7 @@ def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder), duplicates="drop")
+    return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder), unique=False)
 
 
 def _before(book: Shipments, folder: Folder, rows: Aligned) -> Before:

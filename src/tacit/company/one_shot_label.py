@@ -260,7 +260,7 @@ def _keys(
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     names = list(folder.table.coin_id or folder.table.ids)
     try:
-        keys = common.keys_of(folder, rows, names, partial(book.keys_of, what="row"), duplicates="error")
+        keys = common.keys_of(folder, rows, names, partial(book.keys_of, what="row"), unique=True)
     except DataError as error:
         told = f"by coin_id = {names} a row is known for good, and {error}"
         raise DataError(told + ", or write other columns for coin_id in party.toml") from None
