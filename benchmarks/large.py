@@ -148,7 +148,6 @@ class _Watched:
     def look(self) -> bool:
         """Whether it is still at it."""
         if self._process.poll() is not None:
-            self._count()
             return False
         with suppress(OSError, AttributeError, ValueError):  # a process that ends meanwhile
             processes = list(_tree(self._process.pid))
