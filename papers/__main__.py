@@ -14,8 +14,9 @@ from papers.recipes import Asked
 from papers.registry import FIGURES, PAPERS, chosen
 from tacit.errors import TacitError, UsageError
 from tacit.lab import data as data_sets
-from tacit.lab.sweeping.recipe import checked_rate, device_named
+from tacit.lab.sweeping.recipe import checked_rate
 from tacit.lab.sweeping.results import read
+from tacit.models.layers import device_named
 
 SMALL_ROWS = 30_000
 """Rows of the small scale, if no other number is given."""

@@ -115,7 +115,7 @@ def keys_of(
         np.frombuffer(raw, np.uint8).reshape(-1, 16)[at] = keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1))
     raw += bytes(16 * reading.total - len(raw))
     keys, numbers = np.frombuffer(raw, np.uint8).reshape(-1, 16), np.asarray(rows.rows)
-    named = keys.any(axis=1)
+    named = np.asarray(keys.any(axis=1))
     if unique:
         _, repeated, example = distinct(keys if named.all() else keys[named], first=False)
         if example is not None:
