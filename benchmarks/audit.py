@@ -215,7 +215,7 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
         g, z = clean[task.rows], clean[task.rows.roll(1)]
         done = protect.update(g, labels[task.rows], party.state, noise, z)
         party.state = done.state
-        recorder.write(rows=task.rows, embedding=z, gradient=done.value, clean=g, layers={})
+        recorder.write(rows=task.rows, embedding=z, gradient=done.value, clean=g)
     on = f"{batches} batches and {FOLLOWED} followed examples"
     task = next(iter(plan.tasks(2 * plan.epoch_turns)))
     looked = seconds(lambda: gate.seen(task.turn))

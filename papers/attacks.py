@@ -140,7 +140,7 @@ def _column(setting: Setting, data: Data, course: Course, progress: Progress) ->
     trained = train(setting.spelled, problem_of(data), course, protect=protect, progress=progress)
     trial = attack(trained, last=LAST, progress=progress)
     visited = [one for one in trial.findings if one.attack.startswith("accumulated")]
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[str, str] = {}
     if visited:  # beside those on the followed examples the one on sums, over as much as was kept whole
         noise = torch.Generator().manual_seed(course.seed)
         whole = trained.record.batches().view
@@ -151,12 +151,12 @@ def _column(setting: Setting, data: Data, course: Course, progress: Progress) ->
         "answers": _over_answers(trained, protect, skipped),
     }
     tried = {one.attack.partition("(")[0] for block in findings.values() for one in block}
-    reasons = {**trial.skipped, **{name: reason for (name, _), reason in skipped.items()}}
+    reasons = {**trial.skipped, **skipped}
     missing = {name: reason for name, reason in reasons.items() if name.partition("(")[0] not in tried}
     return Column(setting.spelled, trial.test_auc, trial.noise, findings, missing)
 
 
-def _over_answers(trained: Trained, protect: Protection, skipped: dict[tuple[str, str], str]) -> list[Finding]:
+def _over_answers(trained: Trained, protect: Protection, skipped: dict[str, str]) -> list[Finding]:
     """Duplicates: the last batches answered several times, as a system would that protects every repeated request anew.
 
     The protection goes through the batches once before, so that it has its running statistics.

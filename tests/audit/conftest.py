@@ -65,9 +65,9 @@ def scene(
     gradient = clean + 1e-3 * normal(steps, batch, width)
     if noise is not None:
         gradient = gradient + noise(used[rows], normal)
-    layer = gradient @ normal(width, width // 2)
+    normal(width, width // 2)  # what is drawn after it stays the same
     embedding = normal(steps, batch, 5) + (1.5 * used[rows])[..., None] * torch.ones(5) + 3.0
-    view = View.of(gradient, rows=rows, embedding=embedding, layers={"first": layer})
+    view = View.of(gradient, rows=rows, embedding=embedding)
     return Scene(view, truth, grant(view, truth, clean, noise=generator(seed + 1)), clean)
 
 

@@ -56,7 +56,7 @@ def test_a_batch_without_positives_gets_zeros():
 def test_findings_are_what_the_metrics_say(scene):
     s = scene(3)
     findings = attack_all(s.view, s.truth, ["norm", "cosine"], noise=generator(), clean=s.clean)
-    assert [(f.attack, f.layer) for f in findings] == [("norm", "cut"), ("cosine", "cut")]
+    assert [f.attack for f in findings] == ["norm", "cosine"]
     label_free = Guess(s.view.rows, s.view.gradient.norm(dim=-1))
     assert findings[0].leak.value == pytest.approx(leak_auc(label_free, s.truth).value, abs=1e-4)
     assert findings[0].leak.low < findings[0].leak.value < findings[0].quantile <= 1
@@ -64,20 +64,16 @@ def test_findings_are_what_the_metrics_say(scene):
     assert worst(findings) is findings[1]
 
 
-def test_attacks_get_the_same_grant_at_every_layer_and_no_truth(scene):
+def test_attacks_get_the_same_grant_and_no_truth(scene):
     s, spy = scene(4), Remember()
-    first = s.view.own["first"]
-    findings = attack_all(
-        s.view, s.truth, [spy, spy], noise=generator(), clean={"first": first}, layers=["cut", "first"]
-    )
-    assert [f.layer for f in findings] == ["cut", "cut", "first", "first"]
-    (cut, a), _, (here, b), _ = spy.seen
+    attack_all(s.view, s.truth, [spy, spy], noise=generator())
+    attack_all(s.view, s.truth, [spy], noise=generator(), clean=s.clean)
+    (here, a), (_, b), (_, c) = spy.seen
     assert torch.equal(a.labels, b.labels)
     assert (a.labels < 0).sum() == s.truth.numel() // 2
     assert a.positive_gradient is None
-    assert b.positive_gradient.shape == (6, 12)
-    assert cut is s.view
-    assert torch.equal(here.gradient, first)
+    assert c.positive_gradient.shape == (6, 24)
+    assert here is s.view
 
 
 def test_what_cannot_run_is_an_error_or_is_noted(scene):
@@ -89,8 +85,8 @@ def test_what_cannot_run_is_an_error_or_is_noted(scene):
     skipped = {}
     findings = attack_all(bare, s.truth, ["cosine", "norm", "contextual"], noise=generator(), skipped=skipped)
     assert [f.attack for f in findings] == ["norm"]
-    assert set(skipped) == {("cosine", "cut"), ("contextual", "cut")}
-    assert "positive_gradient" in skipped["cosine", "cut"]
+    assert set(skipped) == {"cosine", "contextual"}
+    assert "positive_gradient" in skipped["cosine"]
 
 
 def test_truth_of_one_class_is_never_a_clean_bill(scene):
@@ -105,8 +101,8 @@ def test_baselines_are_judged_and_the_worst_is_above_its_baseline(scene, quick_n
     assert finding.baseline is not None
     assert 0.8 < finding.baseline.value < finding.leak.value
     assert finding.excess == pytest.approx(finding.leak.value - finding.baseline.value)
-    features = Finding("a", "cut", Estimate(0.9, 0.8, 1.0), 1.0, Estimate(0.89, 0.8, 1.0))
-    message = Finding("b", "cut", Estimate(0.6, 0.5, 0.7), 0.7)
+    features = Finding("a", Estimate(0.9, 0.8, 1.0), 1.0, Estimate(0.89, 0.8, 1.0))
+    message = Finding("b", Estimate(0.6, 0.5, 0.7), 0.7)
     assert worst([features, message]) is message
 
 
@@ -114,17 +110,12 @@ def test_refusals(scene):
     s = scene(8, steps=2, batch=16)
     with pytest.raises(UsageError, match="no findings"):
         worst([])
-    with pytest.raises(UsageError, match="no layer 'second'"):
-        attack_all(s.view, s.truth, ["norm"], noise=generator(), layers=["second"])
     with pytest.raises(UsageError, match="clean gradients are"):
         grant(s.view, s.truth, s.clean[:1], noise=generator())
     with pytest.raises(LabelsError, match="0 or 1"):
         grant(s.view, s.truth + 1, noise=generator())
     with pytest.raises(UsageError, match="clean gradients are a dict: pass one tensor"):
         grant(s.view, s.truth, {"cut": s.clean}, noise=generator())
-    odd = View.of(s.clean, layers={"odd": s.clean[:, :5]})
-    with pytest.raises(UsageError, match=r"the layer 'odd' has gradients .* leave out layers"):
-        attack_all(odd, s.truth, ["norm"], noise=generator(), layers=["odd"])
     for wrong in (3, norm):
         with pytest.raises(UsageError, match="is no attack: pass a name such as 'norm'"):
             attack_all(s.view, s.truth, [wrong], noise=generator())

@@ -218,13 +218,6 @@ def test_keyed_noise_belongs_to_the_step_and_to_the_embedding_it_hides():
         shielded[0].embed(normal(4, INPUTS))
 
 
-def test_what_a_watched_layer_shows_is_what_the_peer_sent():
-    gradient = normal(8, WIDTH, seed=3)
-    with_penalty = one_step(party([Pull(weight=3.0, factor=1.0)], watch=["layer1"]), gradient)[2]
-    without = one_step(party([], watch=["layer1"]), gradient)[2]
-    torch.testing.assert_close(with_penalty["layer1"], without["layer1"])
-
-
 def test_a_refused_gradient_leaves_the_regularizers_as_they_were():
     shielded = party([Pull()])
     left, right = pair()

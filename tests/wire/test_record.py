@@ -17,10 +17,8 @@ def write(recorder, step, rows):
     rows = torch.as_tensor(rows)
     mark = (100.0 * step + rows)[:, None, None].expand(-1, *CUT)
     made = {"embedding": mark + 0.1, "gradient": mark + 0.2, "clean": mark + 0.3}
-    layers = {"layer1": mark[:, 0] + 0.4}
-    clean_layers = {"layer1": mark[:, 0] + 0.5}
-    recorder.write(rows=rows, layers=layers, clean_layers=clean_layers, **made)
-    return [weakref.ref(tensor) for tensor in (rows, *made.values(), *layers.values(), *clean_layers.values())]
+    recorder.write(rows=rows, **made)
+    return [weakref.ref(tensor) for tensor in (rows, *made.values())]
 
 
 def alive(references):
@@ -33,9 +31,6 @@ def assert_marks(transcript, steps):
     mark = 100.0 * torch.as_tensor(steps) + view.rows
     torch.testing.assert_close(view.gradient, (mark + 0.2)[..., None].expand(*mark.shape, 6))
     torch.testing.assert_close(transcript.clean, (mark + 0.3)[..., None].expand(*mark.shape, 6))
-    torch.testing.assert_close(view.own["layer1"], (mark + 0.4)[..., None].expand(*mark.shape, 3))
-    torch.testing.assert_close(transcript.cleans["layer1"], (mark + 0.5)[..., None].expand(*mark.shape, 3))
-    torch.testing.assert_close(view.at("layer1").gradient, view.own["layer1"])
     torch.testing.assert_close(view.embedding, (mark + 0.1)[..., None].expand(*mark.shape, 6))
 
 

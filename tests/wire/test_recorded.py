@@ -29,8 +29,8 @@ def message(step, *, shared=False):
     gradient = mark + 0.2
     own = {} if shared else {"own_embedding": mark + 0.1}
     return {
-        "rows": rows, "embedding": mark, "gradient": gradient, "clean": gradient if shared else mark + 0.3,
-        "layers": {"layer1": mark[:, 0] + 0.4}, "clean_layers": {"layer1": (mark[:, 0] + 0.5).half()}, **own,
+        "rows": rows, "embedding": mark, "gradient": gradient,
+        "clean": gradient if shared else (mark + 0.3).half(), **own,
     }  # fmt: skip
 
 
@@ -51,10 +51,8 @@ def same(one, other):
     for name in ("gradient", "embedding", "own_embedding"):
         assert torch.equal(getattr(one.view, name), getattr(other.view, name)), name
     assert sorted(one.view.own) == sorted(other.view.own)
-    assert sorted(one.cleans) == sorted(other.cleans)
-    for name, value in other.cleans.items():
-        assert one.cleans[name].dtype == value.dtype
-        assert torch.equal(one.cleans[name], value), name
+    assert one.clean.dtype == other.clean.dtype
+    assert torch.equal(one.clean, other.clean)
 
 
 def same_as_in_memory(run, steps, *, last=3, follow=5, shared=False):

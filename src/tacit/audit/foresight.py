@@ -72,14 +72,14 @@ def figures(findings: list[Finding], on: Literal["batches", "visits"]) -> list[F
 def on_batches(sent: Sent, labels: Tensor, *, seed: int, attacks: tuple[str, ...] = QUICK) -> list[Figure]:
     """The quick attacks on single messages; one that can't run here is left out, as those on batches of one class."""
     noise = torch.Generator().manual_seed(seed)
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[str, str] = {}
     return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "batches")
 
 
 def on_visits(sent: Sent, labels: Tensor, *, seed: int) -> list[Figure]:
     """The attacks on all visits of an example together, be it one so far."""
     noise = torch.Generator().manual_seed(seed)
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[str, str] = {}
     return figures(
         attack_all(sent.view, labels, joined(STEERING), noise=noise, clean=sent.clean, skipped=skipped), "visits"
     )

@@ -7,7 +7,7 @@ guess afterwards; no attack ever sees the truth itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,11 +21,10 @@ from tacit.errors import LabelsError, UsageError
 
 @dataclass(frozen=True)
 class Finding:
-    """What one attack reached at one layer.
+    """What one attack reached.
 
     Attributes:
         attack: the attack's name.
-        layer: the layer whose gradients it looked at; "cut" is what crossed the wire.
         leak: leak AUC with its 95% interval.
         quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
@@ -36,7 +35,6 @@ class Finding:
     """
 
     attack: str
-    layer: str
     leak: Estimate
     quantile: float
     baseline: Estimate | None = None
@@ -87,51 +85,40 @@ def attack_all(
     attacks: Sequence[Attack | str],
     *,
     noise: Noise,
-    clean: Tensor | Mapping[str, Tensor] | None = None,
+    clean: Tensor | None = None,
     prediction: Tensor | None = None,
-    layers: Sequence[str] = ("cut",),
-    skipped: MutableMapping[tuple[str, str], str] | None = None,
+    skipped: MutableMapping[str, str] | None = None,
 ) -> list[Finding]:
-    """Run attacks on a transcript, at one or more layers, and judge them.
+    """Run attacks on a transcript and judge them.
 
     Args:
         view: the transcript.
         truth: the label of each row id.  (number of ids,)
         attacks: attacks, or names of attacks with their default options.
         noise: where all randomness comes from; the same half of the labels is granted to all attacks.
-        clean: gradients before protection at the cut, or for each layer by name, as `Transcript.cleans` has them.
+        clean: gradients before protection.  (steps, batch, *cut)
         prediction: for each row id what the finished model itself predicts, the honest baseline of attacks that look
             at embeddings.  (number of ids,)
-        layers: names for `View.at`.
         skipped: where given, an attack that cannot run here (no embedding recorded, no clean gradient granted) is noted
-            in it as (attack, layer) -> reason and left out; without it that is an error.
-
-    Returns:
-        One finding for each layer and attack, in that order.
+            in it as attack -> reason and left out; without it that is an error.
     """
     built = [views.built(one) for one in attacks]
-    cleans = clean if isinstance(clean, Mapping) else {} if clean is None else {"cut": clean}
     if prediction is not None and prediction.shape != truth.shape:
         raise UsageError(
             f"predictions are {tuple(prediction.shape)} for {len(truth)} labels: pass one number for each row id"
         )
-    known = replace(grant(view, truth, noise=noise), prediction=prediction)
+    known = replace(grant(view, truth, clean, noise=noise), prediction=prediction)
     findings = []
-    for layer in layers:
-        here, given = _at(view, layer), known
-        if layer in cleans:
-            positive = _clean_positives(here, truth.to(here.rows.device), cleans[layer], noise)
-            given = replace(known, positive_gradient=positive)
-        for attack in built:
-            try:
-                started = time.perf_counter()
-                guess = attack(here, given, noise)
-                seconds = time.perf_counter() - started
-                findings.append(_judged(attack, layer, guess, truth, seconds))
-            except (UsageError, LabelsError) as reason:
-                if skipped is None:
-                    raise
-                skipped[attack.name, layer] = str(reason)
+    for attack in built:
+        try:
+            started = time.perf_counter()
+            guess = attack(view, known, noise)
+            seconds = time.perf_counter() - started
+            findings.append(_judged(attack, guess, truth, seconds))
+        except (UsageError, LabelsError) as reason:
+            if skipped is None:
+                raise
+            skipped[attack.name] = str(reason)
     return findings
 
 
@@ -162,27 +149,13 @@ def _checked(view: View, truth: Tensor) -> Tensor:
     return truth.to(view.rows.device).long()
 
 
-def _at(view: View, layer: str) -> View:
-    """The view at a layer, or a refusal that names the layers there are."""
-    try:
-        here = view.at(layer)
-    except KeyError as reason:
-        raise UsageError(reason.args[0]) from None
-    if layer != "cut" and (view.own[layer].ndim < 3 or view.own[layer].shape[:2] != view.rows.shape):
-        raise UsageError(
-            f"the layer {layer!r} has gradients {tuple(view.own[layer].shape)}, but the view's rows are "
-            f"{tuple(view.rows.shape)}: leave out layers that do not give (batch, *width)"
-        )
-    return here
-
-
-def _judged(attack: Attack, layer: str, guess: Guess, truth: Tensor, seconds: float) -> Finding:
+def _judged(attack: Attack, guess: Guess, truth: Tensor, seconds: float) -> Finding:
     """A guess against the truth."""
     baseline = None
     if guess.baseline is not None:
         baseline = leak_auc(replace(guess, score=guess.baseline), truth)
     leak, quantile, upper = judged(guess, truth)
-    return Finding(attack.name, layer, leak, quantile, baseline, upper, seconds)
+    return Finding(attack.name, leak, quantile, baseline, upper, seconds)
 
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:

@@ -53,7 +53,7 @@ def on_batches(
     *,
     seed: int = 0,
     progress: Progress = lambda done, total: None,
-    skipped: MutableMapping[tuple[str, str], str] | None = None,
+    skipped: MutableMapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every attack on single batches.
 
@@ -66,7 +66,7 @@ def on_batches(
         labels: the truth, one for each row id.
         seed: of the attacks' own randomness.
         progress: called after each attack.
-        skipped: where given, it is told (attack, layer) -> reason for each attack that was left out.
+        skipped: where given, it is told attack -> reason for each attack that was left out.
     """
     return _tried([_built(each) for each in ATTACKS], view, clean, labels, seed, progress, skipped)
 
@@ -78,7 +78,7 @@ def on_visits(
     *,
     seed: int = 0,
     progress: Progress = lambda done, total: None,
-    skipped: MutableMapping[tuple[str, str], str] | None = None,
+    skipped: MutableMapping[str, str] | None = None,
 ) -> list[Finding]:
     """The attacks that add up all visits of one example; the arguments are those of `on_batches`."""
     return _tried(joined((*ACCUMULATED, *JOINED)), view, clean, labels, seed, progress, skipped)
@@ -102,11 +102,11 @@ def _tried(
     labels: Tensor,
     seed: int,
     progress: Progress,
-    skipped: MutableMapping[tuple[str, str], str] | None,
+    skipped: MutableMapping[str, str] | None,
 ) -> list[Finding]:
     """Each attack by itself with the same randomness, so that a finding does not depend on who came before."""
     findings: list[Finding] = []
-    reasons: dict[tuple[str, str], str] = {}
+    reasons: dict[str, str] = {}
     for done, one in enumerate(attacks, start=1):
         noise = torch.Generator().manual_seed(seed)
         findings += attack_all(view, labels, [one], noise=noise, clean=clean, skipped=reasons)

@@ -194,7 +194,7 @@ def _labels_leak(
         if seen is None:
             continue
         attacks = on_batches if on == "batches" else on_visits
-        reasons: dict[tuple[str, str], str] = {}
+        reasons: dict[str, str] = {}
         told = partial(progress, f"attacking {_OVER[on]}")
         try:
             leaks += leaks_of(attacks(*seen, labels, progress=told, skipped=reasons), on)

@@ -187,7 +187,7 @@ class Watch:
             gradient = seen["sent"] if "sent" in seen else seen["gradient"]  # as it went out, or as it came
             self.recorder.write(
                 step=step, rows=task.rows, embedding=seen["embedding"], gradient=gradient,
-                clean=seen.get("clean", gradient), layers={}, own_embedding=seen.get("own_embedding"),
+                clean=seen.get("clean", gradient), own_embedding=seen.get("own_embedding"),
                 keep=self._keeps(step),
             )  # fmt: skip
         if self.live.every and step % self.live.every == self._looked_at(step // self.live.every):

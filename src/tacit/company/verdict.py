@@ -52,7 +52,6 @@ def leaks_of(findings: Sequence[Finding], on: Literal["batches", "visits", "live
     return tuple(
         Leak(
             on=on,
-            layer=finding.layer,
             quantile=finding.upper if on != "visits" or finding.baseline is not None else None,
             baseline=None if finding.baseline is None else finding.baseline.value,
             **_described(finding, finding.leak.value, finding.leak.low, finding.leak.high),
@@ -100,10 +99,9 @@ def verdict(
     return "not judged" if not leaks or any(part.matters for part in missing) else "held"
 
 
-def skipped(reasons: Mapping[tuple[str, str], str] | Mapping[str, str], over: str = "") -> list[Missing]:
+def skipped(reasons: Mapping[str, str], over: str = "") -> list[Missing]:
     """Attacks that the messages at hand give nothing to, as `attack_all` and `attack_inputs` note them."""
-    names = ((key if isinstance(key, str) else key[0], why) for key, why in reasons.items())
-    return [Missing(f"the attack {name}{over}", why) for name, why in names]
+    return [Missing(f"the attack {name}{over}", why) for name, why in reasons.items()]
 
 
 def not_tested(side: Side, missing: Sequence[Missing] = ()) -> tuple[NotTested, ...]:

@@ -40,8 +40,7 @@ class View:
         role: whose eyes these are, "features" or "label".
         messages: what this party sent and received, in order; all batches are of one size.
         own: what it knows without any message, one tensor for each step, stacked: "rows" are the ids of the examples
-            (steps, batch), "embedding" a feature party's embeddings before it protected them, and any other name is a
-            layer of its own model whose gradient it wrote down (steps, batch, *layer).
+            (steps, batch), and "embedding" a feature party's embeddings before it protected them.
     """
 
     role: str
@@ -56,7 +55,6 @@ class View:
         rows: Tensor | None = None,
         embedding: Tensor | None = None,
         own_embedding: Tensor | None = None,
-        layers: Mapping[str, Tensor] | None = None,
         role: str = "features",
     ) -> View:
         """A view from stacked tensors: gradients (steps, batch, *cut) and, if wanted, row ids and embeddings.
@@ -86,7 +84,7 @@ class View:
             )
         sent = [] if embedding is None else [Message(i, "embedding", z, b"") for i, z in enumerate(embedding)]
         received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
-        return cls(role, [*sent, *received], {"rows": rows, **before, **(layers or {})})
+        return cls(role, [*sent, *received], {"rows": rows, **before})
 
     @classmethod
     def of_embeddings(cls, embedding: Tensor, *, rows: Tensor | None = None, role: str = "label") -> View:
@@ -127,18 +125,6 @@ class View:
         if not payloads:
             raise KeyError(f"the transcript holds no {kind}: record it, or leave out the attacks that need it")
         return torch.stack(payloads).flatten(start_dim=2)
-
-    def at(self, layer: str) -> View:
-        """The same view with the gradient of another layer in the place of the cut's; "cut" is the view itself."""
-        if layer == "cut":
-            return self
-        layers = [name for name in self.own if name not in ("embedding", "rows")]
-        if layer not in layers:
-            raise KeyError(f"the transcript holds no layer {layer!r}, only: {', '.join(['cut', *layers])}")
-        others = [m for m in self.messages if m.kind != "gradient"]
-        here = [Message(i, "gradient", g, b"") for i, g in enumerate(self.own[layer])]
-        kept = {name: value for name, value in self.own.items() if name in ("embedding", "rows")}
-        return View(self.role, [*others, *here], kept)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
-"""What is hung on a bottom model while it runs: weights kept for the way back, watched layers, and what is hidden."""
+"""What is hung on a bottom model while it runs: weights kept for the way back, and what is hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
+from torch.autograd.graph import saved_tensors_hooks
 
 from tacit.errors import UsageError
 
@@ -45,45 +44,6 @@ def stashed(modules: Iterable[nn.Module]) -> Iterator[None]:
 
     with saved_tensors_hooks(kept, found):
         yield
-
-
-@dataclass
-class Watched:
-    """What the watched layers of one step show."""
-
-    gradients: dict[str, Tensor] = field(default_factory=dict)  # that came back
-    edges: list[GradientEdge] = field(default_factory=list)  # where the layers lie in the step's graph
-
-
-@contextmanager
-def watching(layers: Mapping[str, nn.Module]) -> Iterator[Watched]:
-    """Catch the gradients of these layers on their way back; the model itself keeps no hook of ours."""
-    seen = Watched()
-    hooks = [layer.register_forward_hook(_catch(name, seen)) for name, layer in layers.items()]
-    try:
-        yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _catch(name: str, seen: Watched) -> Callable[[nn.Module, object, object], None]:
-    """A forward hook that has the output's gradient written down; before anything overwrites the output in place.
-
-    The way back passes the last run of a layer first, so of several runs `note` keeps that one.
-    """
-
-    def note(gradient: Tensor) -> None:
-        seen.gradients.setdefault(name, gradient)
-
-    def catch(module: nn.Module, inputs: object, output: object) -> None:
-        if not isinstance(output, Tensor):
-            raise UsageError(f"the layer {name!r} gives {type(output).__name__}, no tensor: watch a part of it")
-        if output.requires_grad:
-            output.register_hook(note)
-            seen.edges.append(get_gradient_edge(output))
-
-    return catch
 
 
 @contextmanager

@@ -22,12 +22,10 @@ from tacit.contracts import (
     StepNoise,
     noise_source,
 )
-from tacit.cut._hooks import Watched, caught, flat, stashed, submodule, watching
+from tacit.cut._hooks import caught, flat, stashed, submodule
 from tacit.cut.tensors import evaluating, protections, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.wire.codec import wrong_numbers
-
-_TAKEN = {"cut", "embedding", "gradient", "own_embedding", "penalty", "rows"}  # mean something else in a transcript
 
 
 def _nothing(*_: object) -> None:
@@ -47,9 +45,6 @@ class FeatureParty:
             (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
         hide: the name of the submodule of the bottom whose output is to be hidden, the input of the network proper;
             where it is not given that is `inputs`, as our tables' models have it, else the features themselves.
-        watch: names of submodules of the bottom whose activation gradient is to be kept at each step, as in
-            `bottom.named_modules()`: what reaches the cut reaches them too, and can be attacked there. Of a submodule
-            that runs several times in a step the last time counts.
         depth: how many embeddings may be on their way at once. Each gradient is the one of the weights that its
             embedding was made with, and is applied to those of up to so many steps less one later.
     """
@@ -63,24 +58,17 @@ class FeatureParty:
         protect: Sequence[EmbeddingProtection] = (),
         noise: Noise | StepNoise | None = None,
         hide: str | None = None,
-        watch: Sequence[str] = (),
         depth: int = 1,
     ) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
             raise UsageError(f"depth = {depth!r} is out of range: it is a whole number, 1 or more")
-        known: dict[str, nn.Module] = {name: layer for name, layer in bottom.named_modules() if name}
-        for name in watch:
-            if name not in known or name in _TAKEN:
-                there = ", ".join(layer for layer in known if layer not in _TAKEN)
-                raise UsageError(f"the bottom model has no layer {name!r} to watch; it has: {there}")
         self.bottom = bottom
         self.features = tensors("features", features)
         self.optimizer = optimizer
         self.shield = Shield(protect, bottom, self.features, hide)
         self.noise, self.depth = noise, depth
         self.steps = self.evaluations = 0
-        self._watched = {name: known[name] for name in watch}
-        self._open: deque[tuple[_Opened, Watched]] = deque()  # steps whose gradients have not come, oldest first
+        self._open: deque[_Opened] = deque()  # steps whose gradients have not come, oldest first
         self._evaluating = 0  # evaluations whose figures have not come
 
     def step(
@@ -115,8 +103,7 @@ class FeatureParty:
         step = self.steps + len(self._open)
         if len(self._open) >= self.depth:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
-        watch = watching(self._watched) if self._watched else nullcontext(Watched())
-        with self._stashed(), watch as watched, self.shield.looking() as hidden:
+        with self._stashed(), self.shield.looking() as hidden:
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
         if z.ndim < 2 or len(z) != len(rows):
             raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
@@ -127,7 +114,7 @@ class FeatureParty:
         before(z.detach())
         with self._stashed():
             opened = self.shield.opened(z, self.noise, step, hidden)
-        self._open.append((opened, watched))
+        self._open.append(opened)
         leaving()
         channel.send(Message(step, "embedding", opened.sent.detach(), digest(rows)))
         with self._stashed():
@@ -138,29 +125,25 @@ class FeatureParty:
         """The second half, of the oldest open step: its gradient comes back; refused, the step stays as it is.
 
         Returns figures for this party alone: the embedding as it went out and, as "own_embedding", before its
-        protections; the gradient as received and that at each watched layer; and where protections add a loss, their
-        sum as "penalty".
+        protections; the gradient as received; and where protections add a loss, their sum as "penalty".
         """
-        opened, watched = self._oldest()
+        if not self._open:
+            raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
+        opened = self._open[0]
         gradient, z = channel.recv("gradient", self.steps).payload, opened.sent
         if gradient.shape != z.shape or gradient.dtype != z.dtype:
             raise TensorError(
                 f"step {self.steps}: a gradient {tuple(gradient.shape)} of {gradient.dtype} came for an embedding "
                 f"{tuple(z.shape)} of {z.dtype}; the model was not changed: compare both parties' models"
             )
-        # What penalties bring to a layer is this party's own doing: what is watched is what the peer's gradient brings.
-        layers = self.at_layers(gradient) if self.shield.learning and self._watched else None
         self.optimizer.zero_grad()
         penalty = self.shield.backward(opened, gradient)
-        if layers is None:
-            layers = self._gradients_at(watched)
         self.optimizer.step()
         self.shield.step()
-        watched.edges.clear()  # the graph holds our hooks, and they hold it
         self._open.popleft()
         self.steps += 1
         own = opened.places[0] if opened.places else z
-        return {"embedding": z.detach(), "own_embedding": own.detach(), "gradient": gradient, **layers, **penalty}
+        return {"embedding": z.detach(), "own_embedding": own.detach(), "gradient": gradient, **penalty}
 
     def embed(self, features: Tensor | Sequence[Tensor], noise: Noise | None = None) -> Tensor:
         """What may be sent of rows that are not trained on, for serving: protected as in training.
@@ -202,34 +185,9 @@ class FeatureParty:
         self.evaluations += 1
         return figures
 
-    def at_layers(self, gradient: Tensor) -> dict[str, Tensor]:
-        """What would reach each watched layer if this gradient came back to the oldest open step, which stays open.
-
-        It is for an evaluator, who may ask it about the gradient before its protection; training has no use for it.
-        """
-        opened, watched = self._oldest()
-        if not watched.edges:
-            return self._gradients_at(watched)
-        try:
-            torch.autograd.grad(opened.sent, watched.edges, gradient, retain_graph=True, allow_unused=True)
-            return self._gradients_at(watched)
-        finally:
-            watched.gradients.clear()
-
-    def _oldest(self) -> tuple[_Opened, Watched]:
-        if not self._open:
-            raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
-        return self._open[0]
-
     def _stashed(self) -> AbstractContextManager[None]:
         """Where other steps may come between a way there and its way back, keep the weights of the way there."""
         return stashed([self.bottom, *self.shield.learning]) if self.depth > 1 else nullcontext()
-
-    def _gradients_at(self, seen: Watched) -> dict[str, Tensor]:
-        for name in self._watched:
-            if name not in seen.gradients:
-                raise UsageError(f"no gradient reaches the layer {name!r}: watch a layer that the embedding depends on")
-        return {name: seen.gradients[name] for name in self._watched}
 
 
 # --- its protections at work: what is hidden, what goes out, and what the bottom learns on the side -------------------

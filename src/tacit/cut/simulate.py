@@ -141,7 +141,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
     depth: int = 1,
     seed: int = 0,
     record: Recorder | None = None,
-    watch: Sequence[str] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulation:
     """Train a split model in one process, both parties' code as it is, and keep what an attacker would see.
@@ -163,7 +162,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
             answered by the end of an epoch.
         seed: of the batches, of the noise, and of what protections learn. Weights are the models' own.
         record: what to write down; nothing if not given.
-        watch: layers of the bottom whose gradient is written down as well, received and clean.
         progress: called after each step with the number of steps done and the number of all steps.
     """
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
@@ -186,7 +184,7 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # for the first weights of what protections learn
         feature_party = FeatureParty(
-            bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding, watch=watch,
+            bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding,
             noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64), depth=depth,
         )  # fmt: skip
     if len(feature_party.features[0]) != len(labels):
@@ -205,23 +203,19 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
             figures.append(_figures(seen))
             open_steps.append((rows, seen["clean"]))
             while len(open_steps) == depth or (open_steps and done == (epoch + 1) * len(plan)):
-                _finish(feature_party, left, *open_steps.popleft(), record, watch)
+                _finish(feature_party, left, *open_steps.popleft(), record)
             if progress is not None:
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))
     return Simulation(bottom, top, history, record, feature_party)
 
 
-def _finish(
-    party: FeatureParty, channel: Channel, rows: Tensor, clean: Tensor, record: Recorder | None, watch: Sequence[str]
-) -> None:
+def _finish(party: FeatureParty, channel: Channel, rows: Tensor, clean: Tensor, record: Recorder | None) -> None:
     """The gradient of the oldest open step comes back, and is written down if somebody wants that."""
-    clean_layers = party.at_layers(clean) if record is not None and watch else {}
     received = party.finish(channel)
     if record is not None:
         record.write(
             rows=rows, embedding=received["embedding"], gradient=received["gradient"], clean=clean,
-            layers={name: received[name] for name in watch}, clean_layers=clean_layers,
             own_embedding=received["own_embedding"],
         )  # fmt: skip
 

@@ -126,7 +126,7 @@ def train(
 def attack(trained: Trained, *, last: int | None = None, progress: Progress = lambda *_: None) -> Trial:
     """Try every attack on single batches and, where rows were visited several times, on all visits of a row."""
     labels, seed = trained.problem.train.labels, trained.course.seed
-    skipped: dict[tuple[str, str], str] = {}
+    skipped: dict[str, str] = {}
     batches = trained.record.batches()
     parts = [(on_batches, batches if last is None else last_of(batches, last))]
     parts += [(on_visits, trained.record.visits())] if trained.course.epochs > 1 else []
@@ -137,7 +137,7 @@ def attack(trained: Trained, *, last: int | None = None, progress: Progress = la
             progress=lambda done, steps: progress(f"attacking {trained.protection}", done, steps),
         )  # fmt: skip
     tried = {finding.attack for finding in findings}
-    missing = {name: reason for (name, _), reason in skipped.items() if name not in tried}
+    missing = {name: reason for name, reason in skipped.items() if name not in tried}
     return Trial(trained.protection, trained.test_auc, trained.model.history[-1].power, findings, missing)
 
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,18 +34,11 @@ class Transcript:
 
     view: View  # the feature party's view
     clean: Tensor  # the gradient before it was protected, in the shape of `view.gradient`: for oracles and for figures
-    # what that gradient would have brought to each watched layer, in the shape of `view.own`
-    clean_layers: Mapping[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def cleans(self) -> dict[str, Tensor]:
-        """All clean gradients by layer, "cut" among them: what `attack_all` takes as `clean`."""
-        return {"cut": self.clean, **self.clean_layers}
 
 
 _Step = Mapping[str, Tensor]
 # A step's tensors by name: "rows", "embedding", "gradient"; "own_embedding" and "clean" where they are others than
-# these two; "layers/NAME" and "clean_layers/NAME".
+# these two.
 _INSTEAD = {"own_embedding": "embedding", "clean": "gradient"}
 
 
@@ -76,8 +69,6 @@ class Recorder:
         embedding: Tensor,
         gradient: Tensor,
         clean: Tensor,
-        layers: Mapping[str, Tensor],
-        clean_layers: Mapping[str, Tensor] | None = None,
         own_embedding: Tensor | None = None,
         keep: bool = True,
         step: int | None = None,
@@ -89,8 +80,6 @@ class Recorder:
             embedding: that was sent.
             gradient: that came back.
             clean: the same before it was protected.
-            layers: gradients at other layers, by name.
-            clean_layers: the same before protection.
             own_embedding: the embedding before its party protected it, where that is known.
             keep: whether the batch is one to be kept whole; followed examples are followed in any case.
             step: its number, where somebody counts: it must be the next one.
@@ -101,8 +90,6 @@ class Recorder:
             written["own_embedding"] = own_embedding.detach()
         if clean is not gradient:
             written["clean"] = clean
-        for group, each in (("layers", layers), ("clean_layers", clean_layers or {})):
-            written |= {f"{group}/{name}": value for name, value in each.items()}
         if self._last.maxlen and keep:
             self._last.append(written)
         if self.follow:
@@ -319,17 +306,11 @@ def _joined(join: Callable[[list[Tensor]], Tensor], steps: Sequence[_Step]) -> d
 
 def _transcript(steps: Sequence[_Step]) -> Transcript:
     joined = _joined(torch.stack, steps)
-    groups: dict[str, dict[str, Tensor]] = {"layers": {}, "clean_layers": {}}
-    for name, value in joined.items():
-        group, parted, layer = name.partition("/")
-        if parted:
-            groups[group][layer] = value
     embedding, gradient = joined["embedding"], joined["gradient"]
     view = View.of(
-        gradient, rows=joined["rows"], embedding=embedding, own_embedding=joined.get("own_embedding", embedding),
-        layers=groups["layers"],
-    )  # fmt: skip
-    return Transcript(view, joined.get("clean", gradient).flatten(start_dim=2), groups["clean_layers"])
+        gradient, rows=joined["rows"], embedding=embedding, own_embedding=joined.get("own_embedding", embedding)
+    )
+    return Transcript(view, joined.get("clean", gradient).flatten(start_dim=2))
 
 
 def _turns(folder: Path) -> list[int]:

@@ -1,5 +1,7 @@
 """A replica in a stack trains as it would alone."""
 
+import copy
+
 import pytest
 import torch
 
@@ -25,9 +27,11 @@ ALL = (
 )
 
 
-def alone(setting, network, rows, *, epochs=2, batch=128, watch=()):
+def alone(setting, network, rows, *, epochs=2, batch=128, watch=None):
     """The same training by `tacit.simulate`."""
     bottom, top = network.build(setting.seed)
+    if watch is not None:
+        bottom.layer1.register_forward_hook(lambda _, given, made: watch.append((copy.deepcopy(bottom), made.detach())))
     features = tuple(x.float() / 255 if x.dtype == torch.uint8 else x for x in rows.features)
     targets = None
     if setting.flips:
@@ -37,7 +41,6 @@ def alone(setting, network, rows, *, epochs=2, batch=128, watch=()):
     run = tacit.simulate(
         bottom=bottom, top=top, features=features, own=rows.own, labels=rows.labels, targets=targets,
         protect=setting.build(), optimizer=adam, epochs=epochs, batch_size=batch, seed=setting.seed, record=record,
-        watch=watch,
     )  # fmt: skip
     return run, record
 
@@ -114,20 +117,28 @@ def test_pictures_of_several_seeds_are_told_apart(pictures, small_conv):
         assert torch.allclose(single.advance(single.plan(0)).loss[:, 0], steps.loss[:, replica], atol=1e-5)
 
 
+def at_layer(layer, bottom, made, gradient):
+    """What a gradient at the cut brings to a layer, through the bottom as it was then."""
+    if layer == "cut":
+        return gradient
+    z = made.requires_grad_()
+    for name in bottom.layer_names()[1:]:
+        z = bottom.get_submodule(name)(z)
+    return torch.autograd.grad(z, made, gradient)[0]
+
+
 def test_leaks_are_those_that_the_audit_finds(table, network, stack):
     """The AUC of the last batches at the cut and at the first layer against the audit's own way to it."""
-    layers = ("cut", "layer1")
-    _run, record = alone(ALL[2], network, table, watch=["layer1"])
+    watched = []
+    _run, record = alone(ALL[2], network, table, watch=watched)
     transcript = record.batches()
-    for layer in layers:
-        view = transcript.view.at(layer)
-        for batch in range(3):
+    view = transcript.view
+    for layer in ("cut", "layer1"):
+        for batch, (bottom, made) in enumerate(watched[-3:]):
+            received, clean = (at_layer(layer, bottom, made, each[batch]) for each in (view.gradient, transcript.clean))
             truth = table.labels[view.rows[batch]]
-            norm = view.gradient[batch].double().norm(dim=-1)
-            first = int(truth.argmax())
-            cosine = torch.cosine_similarity(
-                view.gradient[batch], transcript.cleans[layer][batch, first].flatten(), dim=-1
-            )
+            norm = received.double().norm(dim=-1)
+            cosine = torch.cosine_similarity(received, clean[int(truth.argmax())].flatten(), dim=-1)
             for name, score in (("norm", norm), ("cosine", cosine)):
                 wanted = brute_auc(score, truth)
                 assert float(stack.steps[-1].auc[name, layer][batch - 3, 2]) == pytest.approx(wanted, abs=2e-3)

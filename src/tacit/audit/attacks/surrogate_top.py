@@ -25,7 +25,7 @@ def surrogate_top(share: float | None = None) -> Attack:
     and each of them away from the middle. No label is known. The first slope of the surrogate is the leading direction
     of the gradients, turned so that about the known share of rows lies on its positive side, and the first labels are
     those that go with it. The score is the label that explains all visits of an example best under the finished
-    surrogate. At a layer other than the cut the way from there to the cut is fitted as well, as a matrix.
+    surrogate. Where embeddings are of another width than gradients, the way between them is fitted, too.
 
     Under noise what stays is what the surrogate has learned about embeddings; so the guess carries a baseline, which is
     what the finished model predicts where that is granted (known.prediction), else the surrogate's own logit.

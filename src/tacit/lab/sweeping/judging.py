@@ -165,7 +165,7 @@ def recorded_leaks(
         if not bool(transcript.view.gradient.isfinite().all()):
             raise TensorError("recorded gradients are not finite: the training ran away, take a lower learning rate")
         for name, one in named.items():
-            skipped: dict[tuple[str, str], str] = {}
+            skipped: dict[str, str] = {}
             noise = torch.Generator().manual_seed(seed)
             for finding in attack_all(transcript.view, truth, [one], noise=noise, skipped=skipped):
                 found[leak_column(name)] = Leak(finding.leak)
