@@ -54,10 +54,7 @@ def train(data: fashion.Fashion, epochs: int, protect_embedding: Sequence[Embedd
     # What the brand gets of new pictures. It is granted half of them, with their embeddings, to learn from.
     sent = trained.embed(data.test.squares).flatten(1)
     view = View.of_embeddings(sent[None], rows=torch.arange(len(sent))[None])
-    attacks = [
-        linear_decoder(),
-        decoder(mirror=bottom, updates=200),
-    ]  # it knows how the bottom is built, not its weights
+    attacks = [linear_decoder(), decoder(updates=200)]
     found = attack_inputs(view, data.test.squares, attacks, noise=noise)
     left = min(one.relative.value for one in found if one.relative is not None)  # of the variance, unread
     return float(test), label_attack.leak.value, 1 - left

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
+from torch import Tensor
 
 from papers.kinds import Kind, averaged, needs
 from papers.sheet import Sheet, shades
-from tacit.audit.metrics.precision_recall import precision_recall
+from tacit.audit.attacks.top_share import largest
 from tacit.lab.data.rows import Rows
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.training import Stack
@@ -59,6 +60,13 @@ def label_rows(
         )  # fmt: skip
     schema = {"knob": pl.String, "strength": pl.Float64}
     return pl.DataFrame(found, schema_overrides=schema)
+
+
+def precision_recall(score: Tensor, label: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Precision and recall of calling the largest `share` of each batch positive; recall is NaN without a positive."""
+    called, positive = largest(score, share), label == 1
+    hits = (called & positive).sum(-1).double()
+    return hits / called.sum(-1), hits / positive.sum(-1)
 
 
 def labelling() -> Kind:

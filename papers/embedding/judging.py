@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from papers.embedding.dependence import distance_correlation
+from papers.embedding.mirror import mirrored
 from papers.embedding.problems import Problem
 from papers.embedding.training import Trained, hidden
 from tacit.audit.input_attacks import attack as input_attack
 from tacit.audit.inputs import grant_inputs
 from tacit.audit.metrics.attribute_auc import attribute_auc
-from tacit.audit.metrics.distance_correlation import distance_correlation
 from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.audit.run import attack_all
@@ -137,7 +138,8 @@ class _Judge:
     def inputs(self) -> list[dict[str, Any]]:
         """What independent attackers read of the data, and with the bottom mirrored, of X."""
         few = {"share": FEW, "updates": self._updates(FEW)}
-        mirror = {"mirror": self.trained.model.bottom, "updates": self._updates(0.5)}
+        image = mirrored(self.trained.model.bottom, self.x.shape[1:], self.z.shape[1])
+        mirror = {"network": image, "updates": self._updates(0.5)}
         attackers: tuple[tuple[str, str, dict[str, Any], str, Tensor], ...] = (
             ("decoder", "decoder", {"updates": self._updates(0.5)}, "data", self.truth),
             ("few_pairs", "decoder", few, "data", self.truth),

@@ -3,7 +3,6 @@ import torch
 
 from tacit.audit.attacks.top_share import top_share
 from tacit.audit.metrics.leak_auc import leak_auc
-from tacit.audit.metrics.precision_recall import precision_recall
 from tacit.contracts import Known, View
 from tacit.errors import UsageError
 
@@ -14,10 +13,7 @@ def test_it_calls_exactly_the_longest(noise):
     guess = top_share()(View.of(gradient), Known(share=0.3), noise)
     assert set(guess.score.flatten().tolist()) == {0.0, 1.0}
     assert guess.score.sum(-1).tolist() == [15.0] * 4
-    precision, recall = precision_recall(gradient.norm(dim=-1), label, 0.3)
-    assert torch.allclose(precision, ((guess.score * label).sum(-1) / 15).double())
-    assert torch.allclose(recall, ((guess.score * label).sum(-1) / label.sum(-1)).double())
-    assert precision.tolist() == recall.tolist() == [1.0] * 4
+    assert torch.equal(guess.score.long(), label)
 
 
 def test_it_bites_on_bare_gradients_and_prefers_its_own_share(scene, noise):

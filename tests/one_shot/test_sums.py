@@ -37,9 +37,8 @@ def auc_by_brute_force(variance: float, copies: int, shift: int) -> float:
     [
         ({}, 4, 1),
         ({"partitions": 1}, 1, 1),
-        ({"classes": 5, "partitions": 2}, 4, 1),
         ({"span": 20, "partitions": 2}, 2, 20),
-        ({"rows": 3, "partitions": 3}, 3, 3),
+        ({"span": 3, "partitions": 3}, 3, 3),
     ],
 )
 @pytest.mark.parametrize("limit", [0.6, 0.9])
@@ -126,9 +125,9 @@ def test_numbers_below_a_bound():
         )
 
 
-def answer(mechanism=None, partition=PARTITION, labels=LABELS, number=0, run="run", units=None, secret=SECRET):
+def answer(mechanism=None, partition=PARTITION, labels=LABELS, number=0, run="run", secret=SECRET):
     mechanism = mechanism or sums(0.6)
-    return mechanism.answer(secret, partition, labels, number=number, run=run, units=units)
+    return mechanism.answer(secret, partition, labels, number=number, run=run)
 
 
 def test_an_answer_is_the_sum_and_noise_of_the_certified_variance():
@@ -142,13 +141,10 @@ def test_an_answer_is_the_sum_and_noise_of_the_certified_variance():
     assert abs(noise.var() / variance - 1) < 5 * math.sqrt(2 / 2000)
 
 
-def test_sums_of_classes_and_numbers_and_rows_without_a_label():
+def test_sums_of_labels_and_numbers_and_rows_without_a_label():
     quiet = Sums(1 << 9, 1, 32)  # sigma**2 of 1/128: the noise is 0 but for once in 10**27
     assert answer(quiet).tolist() == np.bincount(PARTITION, LABELS == 1).astype(int).tolist()
-    classes = answer(Sums(1 << 9, 1, 32, 3), labels=np.arange(ROWS) % 4 - 1)
-    assert classes.shape == (20, 3)
-    assert classes[:, 2].tolist() == np.bincount(PARTITION, np.arange(ROWS) % 4 == 3).astype(int).tolist()
-    numbers = answer(Sums(1 << 9, 1, 32, 2, 9), labels=np.arange(ROWS) % 10)
+    numbers = answer(Sums(1 << 9, 1, 32, 9), labels=np.arange(ROWS) % 10)
     assert numbers.tolist() == np.bincount(PARTITION, np.arange(ROWS) % 10).astype(int).tolist()
 
 
@@ -186,36 +182,6 @@ def test_partitions_that_are_none(partition):
         answer(partition=partition)
 
 
-def test_units():
-    of_one = np.where(PARTITION == 0, 0, np.arange(ROWS))
-    with pytest.raises(ProtocolError, match="one unit alone"):
-        sums(0.6, rows=64).check(PARTITION, ROWS, of_one)
-    twins = np.arange(ROWS) // 2
-    with pytest.raises(ProtocolError, match="noise is for 1"):
-        sums(0.6).check(PARTITION, ROWS, twins)
-    assert sums(0.6, rows=2).check(PARTITION, ROWS, twins) == 20
-    assert sums(0.6, rows=1).check(PARTITION, ROWS, np.arange(ROWS)) == 20
-    uneven = np.arange(ROWS)
-    uneven[np.flatnonzero(PARTITION == 0)[:2]] = uneven[np.flatnonzero(PARTITION == 1)[0]]
-    with pytest.raises(ProtocolError, match="noise is for 3"):  # two rows in one group and one in another count 4
-        sums(0.6, rows=3).check(PARTITION, ROWS, uneven)
-    assert sums(0.6, rows=4).check(PARTITION, ROWS, uneven) == 20
-    with pytest.raises(UsageError, match="units for"):
-        sums(0.6).check(PARTITION, ROWS, np.arange(3))
-
-
-def test_a_unit_over_several_groups_tells_no_more_than_it_is_charged_for():
-    """Counts (2, 1) in two groups against the certified move by 4, by brute force over 2 x1 + x2."""
-    made = sums(0.9, rows=4, partitions=1)
-    variance = float(made.variance)
-    masses = gaussian(variance, math.ceil(12 * math.sqrt(variance)))
-    doubled = np.zeros(2 * len(masses) - 1)
-    doubled[::2] = masses
-    weighed = np.convolve(doubled, masses)
-    ones, zeros = np.pad(weighed, (5, 0)), np.pad(weighed, (0, 5))
-    assert float(ones @ (np.cumsum(zeros) - zeros / 2)) < made.auc
-
-
 @pytest.mark.parametrize("labels", [LABELS + 1, LABELS - 1, LABELS.astype(float), LABELS[:, None]])
 def test_labels_that_do_not_fit(labels):
     with pytest.raises(LabelsError):
@@ -243,10 +209,7 @@ def test_other_bad_questions():
         {"groups": 1},
         {"partitions": 0},
         {"partitions": 1.0},
-        {"classes": 1},
-        {"classes": 3, "span": 5},
-        {"classes": 3, "rows": 2},
-        {"rows": 0},
+        {"span": 0},
         {"limit": 0.501, "span": 1023},
     ],
 )
@@ -256,7 +219,7 @@ def test_bad_input_is_refused(names):
 
 
 def test_parameters_come_back_through_json():
-    for made in (sums(0.6), sums(0.7, classes=4), sums(0.7, span=9, rows=2, groups=8)):
+    for made in (sums(0.6), sums(0.7, span=9, groups=8)):
         assert Sums.read(json.loads(json.dumps(made.parameters()))) == made
 
 
@@ -271,7 +234,9 @@ def test_parameters_come_back_through_json():
         {"scaled": str((1 << 64) - 1)},
         {"partitions": 10**9},
         {"partitions": True},
-        {"classes": 3, "rows": 2},
+        {"classes": 3},
+        {"rows": 2},
+        {"rows": True},
         {"groups": "32"},
         {"more": 1},
     ],

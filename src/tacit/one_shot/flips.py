@@ -74,11 +74,6 @@ class Flips:
         return up(self.exact_odds)
 
     @property
-    def epsilon(self) -> float:
-        """The logarithm of the odds, not below it."""
-        return math.nextafter(math.log(self.odds), math.inf) + 2.0**-52
-
-    @property
     def series(self) -> str:
         """What makes coins comparable: of coins of one series a weaker limit's tells all that a stronger one's does."""
         return f"{_NAME} {_VERSION} classes {self.classes} ones {self.ones}"
@@ -109,21 +104,6 @@ class Flips:
         if self.classes == 2:
             return Loss.of([(self.a, self.b), (1 - self.a, 1 - self.b)])
         return Loss.of([(self.p, self.q), (1 - self.p - self.q, 1 - self.p - self.q), (self.q, self.p)])
-
-    def at(self, limit: float, odds: float | None = None) -> Flips:
-        """The coin of the same series at another limit.
-
-        Sent after this one it costs no more than the weaker of the two. Its odds rise with its limit.
-        """
-        checked, most = limit_of(limit), odds_of(MAX_ODDS if odds is None else odds)
-        keep = _widest(self.classes, checked) if self.classes > 2 else int((2 * checked - 1) * WHOLE)
-        found = Flips(self.classes, keep, self.ones, float(limit), odds)
-        if found.exact_odds > most:
-            raise UsageError(
-                f"a limit of {limit:g} in the same series means odds of {found.odds:.4g}, over {float(most):g}: "
-                "lower it, or make a coin of its own with flips(limit, odds), which is charged beside this one"
-            )
-        return found
 
     def parameters(self) -> dict[str, int | str]:
         """The coin for a peer or a ledger, for JSON: whole numbers of 64 bits are texts."""

@@ -57,13 +57,13 @@ def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
     """Refuse a peer's mechanism that is not of the kind that was agreed on: more outcomes would steer more."""
     if isinstance(mechanism, Sums):
         name = "hidden_sums" if mechanism.hidden else "sums"
-        said: tuple[Any, ...] = (name, mechanism.groups, mechanism.partitions, mechanism.classes, mechanism.span)
+        said: tuple[Any, ...] = (name, mechanism.groups, mechanism.partitions, mechanism.span)
     elif isinstance(mechanism, NumberFlips):
         said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
     else:
         said = ("flips", mechanism.classes)
     if exchange.labels != "flips":
-        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, 2, _span(exchange))
+        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, _span(exchange))
     elif exchange.target == "number":
         agreed = ("flips", exchange.low, exchange.high, exchange.cells)
     else:

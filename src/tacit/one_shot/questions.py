@@ -12,9 +12,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
+from tacit.audit.metrics.leak_auc import of_placements, placements
 from tacit.errors import TensorError, UsageError
 from tacit.one_shot.told_apart import Embedded, runs, steps, told_apart
 
@@ -292,52 +295,17 @@ def areas(score: Floats, truth: Floats, before: Floats | None = None) -> tuple[N
     value, error = (np.full(score.shape[1], np.nan) for _ in range(2))
     for start in range(0, score.shape[1], _BLOCK):
         part = slice(start, start + _BLOCK)
-        member = truth[:, part].T > 0.5
-        placed = _placements(score[:, part].T, member)
+        yes = torch.from_numpy(truth[:, part].T > 0.5)
+        placed = placements(_turned(score[:, part]), yes, ~yes)
         if before is not None:
-            placed = placed - _placements(before[:, part].T, member) + 0.5  # around 1/2, as one AUC would be
-        value[part], error[part] = _delong(placed, member)
+            placed = placed - placements(_turned(before[:, part]), yes, ~yes) + 0.5  # around 1/2, as one AUC would be
+        area, spread = of_placements(placed, yes, ~yes, pairs=1.0)
+        value[part], error[part] = (2 * area - 1).numpy(), (2 * spread.sqrt()).numpy()
     return value, error
 
 
-def _placements(score: Floats, member: NDArray[np.bool_]) -> Numbers:
-    """For each member the share of others below it, for each other the share of members above it; ties count half."""
-    order = np.argsort(score, axis=1)
-    ordered = np.take_along_axis(score, order, 1)
-    inside = np.take_along_axis(member, order, 1)
-    ones = np.cumsum(inside, axis=1, dtype=np.float64)  # members at or before each place
-    rows = score.shape[1]
-    first = np.ones(ordered.shape, dtype=bool)
-    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    at = np.arange(rows)
-    begin = np.maximum.accumulate(np.where(first, at, 0), axis=1)
-    last = np.ones_like(first)
-    last[:, :-1] = first[:, 1:]
-    end = rows - 1 - np.maximum.accumulate(np.where(last[:, ::-1], at, 0), axis=1)[:, ::-1]
-    until = np.take_along_axis(ones, end, 1)
-    below = np.take_along_axis(ones, begin, 1) - np.take_along_axis(inside, begin, 1)
-    total = ones[:, -1:]
-    members = (below + until) / 2  # members below, ties half
-    others = ((begin + end + 1) / 2) - members
-    with np.errstate(divide="ignore", invalid="ignore"):
-        placed = np.where(inside, others / (rows - total), 1 - members / total)
-    out = np.empty_like(placed)
-    np.put_along_axis(out, order, placed, 1)
-    return out
-
-
-def _delong(placed: Numbers, member: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """2 AUC - 1 and its standard error from placements, with one made-up pair in each class."""
-    n1 = member.sum(1).astype(np.float64)
-    n0 = member.shape[1] - n1
-    with np.errstate(divide="ignore", invalid="ignore"):
-        area = np.where(member, placed, 0.0).sum(1) / n1
-        squares = np.square(placed - area[:, None])
-        spread = np.zeros_like(area)
-        for n, mine in ((n1, member), (n0, ~member)):
-            widened = np.where(mine, squares, 0.0).sum(1) + 0.5 + 2 * n / (n + 2) * np.square(area - 0.5)
-            spread += widened / (n + 1) / n
-    return 2 * area - 1, 2 * np.sqrt(spread)
+def _turned(score: Floats) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(score.T))
 
 
 def shares(belief: Floats, truth: Floats, mean: Numbers, before: Floats | None = None) -> tuple[Numbers, Numbers]:

@@ -27,16 +27,16 @@ from tacit.one_shot.loss import Loss, product
 
 _NAMES, _VERSION = ("sums", "hidden sums"), 1
 _PARTS = 1 << 16  # variances are whole parts of this
-_MOST = {"partitions": 256, "groups": 1 << 20, "classes": 1024, "span": 1023, "rows": 1024}
+_MOST = {"partitions": 256, "groups": 1 << 20, "span": 1023}
 _LITTLE = 64 * _PARTS  # a variance below which the formula is off by more than 1e-5
 _WIDEST = 20_000  # standard deviation of a sum over all partitions whose distribution is computed, in seconds
 _FAR = 12.0  # deviations of the noise that never come up
 BITS = 96  # `masses_of` gives probabilities in parts of 2**BITS
 _ENDS = 1 << 20  # of 2**96: so little at either end is cut off
-_LEAST = {"partitions": 1, "groups": 2, "classes": 2, "span": 1, "rows": 1}
+_LEAST = {"partitions": 1, "groups": 2, "span": 1}
+_FIXED = {"classes": 2, "rows": 1}  # said to a peer and a book: of the labels, and of one unit in a partition
 
 Numbers = NDArray[np.int64]
-Units = NDArray[Any] | None
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class Sums:
     scaled: int  # the noise's variance, in parts of 2**-16
     partitions: int  # how many are answered, once each
     groups: int  # how many rows a group has, about; at least half of that in each
-    classes: int = 2  # of the labels: one sum for two, one for each of more; 2 for numbers
-    span: int = 1  # numbers go from 0 to this; 1 for classes
-    rows: int = 1  # of one unit: how many groups it is in, times how many of its rows are in one of them, at most
+    span: int = 1  # numbers go from 0 to this; 1 for two classes
     # whether the label party sees no groups; the certificate then takes that proofs and ciphertexts hold
     hidden: bool = field(default=False, kw_only=True)
 
@@ -57,29 +55,19 @@ class Sums:
         """Of the discrete Gaussian on each sum, as a parameter; that of the noise is the same but where it is small."""
         return Fraction(self.scaled, _PARTS)
 
-    @property
-    def copies(self) -> int:
-        """Noisy sums that a label has an effect on; another one of many classes makes one fall and one rise."""
-        return self.partitions * (1 if self.classes == 2 else 2)
-
     @cached_property
     def _loss(self) -> Loss:
-        shift = self.rows * self.span
-        _, masses = masses_of(self.variance, self.copies)
-        blank = (0,) * min(self.copies * shift, len(masses))
+        _, masses = masses_of(self.variance, self.partitions)
+        blank = (0,) * min(self.partitions * self.span, len(masses))
         return Loss.counted(zip(masses + blank, blank + masses, strict=True), 1 << BITS)
 
     def loss(self) -> Loss:
-        """Of one unit's labels over all partitions, from the discrete noise; probabilities rounded down, rest revealed.
-
-        A unit with s rows at most in each of k groups tells no more than one sum that its labels move by k s spans: the
-        sum of its k sums moves by that and has more noise.
-        """
+        """Of one label over all partitions, from the discrete noise; probabilities rounded down, the rest revealed."""
         return self._loss
 
     @property
     def auc(self) -> float:
-        """The leak AUC of a unit's labels, over all partitions; never below it."""
+        """The leak AUC of a label, over all partitions; never below it."""
         return self._loss.auc()
 
     def odds(self, delta: float) -> float:
@@ -92,59 +80,33 @@ class Sums:
         said = self.parameters()
         return " ".join([str(said.pop("mechanism")), *(f"{name} {value}" for name, value in said.items())])
 
-    def check(self, partition: NDArray[Any], rows: int, units: Units = None) -> int:
-        """How many groups a partition has that a peer sent; it may be anything.
-
-        A group that is too small, of one unit alone, or of too much of a unit is a `ProtocolError`; without numbers of
-        units each row is its own.
+    def check(self, partition: NDArray[Any], rows: int) -> int:
+        """How many groups a partition has that a peer sent; it may be anything: too small a one is a
+        `ProtocolError`.
         """
         if not isinstance(partition, np.ndarray) or partition.shape != (rows,) or partition.dtype.kind not in "iu":
             raise ProtocolError(f"a partition is a whole number for each of {rows} rows")
         if not rows or partition.min() < 0 or partition.max() >= rows:
             raise ProtocolError("a partition's groups are counted from 0 on, none left out")
-        groups = partition.astype(np.int64)
-        sizes = np.bincount(groups)
+        sizes = np.bincount(partition.astype(np.int64))
         if sizes.min() < max(2, self.groups // 2):
             raise ProtocolError(
                 f"group {int(sizes.argmin())} of a partition has {int(sizes.min())} rows: "
                 f"at least {max(2, self.groups // 2)} are agreed"
             )
-        if units is not None:
-            self._check_units(groups, np.unique(units, return_inverse=True)[1].astype(np.int64))
         return len(sizes)
 
-    def _check_units(self, groups: NDArray[np.int64], units: NDArray[np.int64]) -> None:
-        if len(units) != len(groups):
-            raise UsageError(f"{len(units)} units for {len(groups)} rows: pass one for each")
-        pairs, counts = np.unique(units * (groups.max() + 1) + groups, return_counts=True)
-        if np.bincount(pairs % (groups.max() + 1)).min() < 2:
-            raise ProtocolError("a group of a partition has rows of one unit alone")
-        of = pairs // (groups.max() + 1)
-        touched, most = np.bincount(of), np.zeros(of.max() + 1, np.int64)
-        np.maximum.at(most, of, counts)
-        if (touched * most).max() > self.rows:
-            raise ProtocolError(
-                f"a unit has {int((touched * most).max())} rows in a partition (groups, times the most in one), and "
-                f"noise is for {self.rows}: agree on more rows of a unit, or keep fewer"
-            )
-
-    def answer(
-        self, secret: bytes, partition: NDArray[Any], labels: Numbers, *, number: int, run: str, units: Units = None
-    ) -> Numbers:
-        """Each group's sum of labels plus noise: (groups,), or (groups, classes) for more than two.
+    def answer(self, secret: bytes, partition: NDArray[Any], labels: Numbers, *, number: int, run: str) -> Numbers:
+        """Each group's sum of labels plus noise.  (groups,)
 
         Noise is keyed by the whole partition: asked again, the answer is the same; another partition has noise that has
         nothing to do with it. So whoever answers keeps the first partition of each number and refuses others: each one
         more that is answered tells more than is certified. A row with the label -1 has none and adds nothing.
         """
         labels = self._checked_labels(labels)
-        groups = self.check(partition, len(labels), units)
+        groups = self.check(partition, len(labels))
         where = partition.astype("<i8")
-        if self.classes == 2:
-            totals = np.bincount(where, weights=np.maximum(labels, 0), minlength=groups).astype(np.int64)
-        else:
-            totals = np.zeros((groups, self.classes), np.int64)
-            np.add.at(totals, (where[labels >= 0], labels[labels >= 0]), 1)
+        totals = np.bincount(where, weights=np.maximum(labels, 0), minlength=groups).astype(np.int64)
         whole = hashlib.sha256(where.tobytes()).digest()
         return np.asarray(totals + self.noise(secret, whole, totals.shape, number=number, run=run))
 
@@ -170,15 +132,18 @@ class Sums:
 
     def _checked_labels(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         labels = np.asarray(labels)
-        top = self.classes - 1 if self.span == 1 else self.span
+        top = self.span
         if labels.ndim != 1 or labels.dtype.kind != "i" or ((labels < -1) | (labels > top)).any():
             raise LabelsError(f"labels are whole numbers from 0 to {top}, one for each row, or -1 where there is none")
         return labels.astype(np.int64)
 
     def parameters(self) -> dict[str, int | str]:
         """The mechanism for a peer or a ledger, for JSON."""
-        sizes = {name: getattr(self, name) for name in _MOST}
-        return {"mechanism": _NAMES[self.hidden], "version": _VERSION, "scaled": str(self.scaled), **sizes}
+        return {
+            "mechanism": _NAMES[self.hidden], "version": _VERSION, "scaled": str(self.scaled),
+            "partitions": self.partitions, "groups": self.groups, "classes": _FIXED["classes"], "span": self.span,
+            "rows": _FIXED["rows"],
+        }  # fmt: skip
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> Sums:
@@ -186,12 +151,15 @@ class Sums:
         `ProtocolError`.
         """
         hidden = parameters.get("mechanism") == _NAMES[True]
-        check_parameters(parameters, _NAMES[hidden], _VERSION, ("scaled", *_MOST))
+        check_parameters(parameters, _NAMES[hidden], _VERSION, ("scaled", *_MOST, *_FIXED))
         scaled, wrong = word_of(parameters["scaled"]), _wrong({name: parameters[name] for name in _MOST})
+        for name, value in _FIXED.items():
+            if type(parameters[name]) is not int or parameters[name] != value:
+                wrong = f"{name} = {str(parameters[name])[:40]}: only {value} is possible"
         if wrong or not scaled:
             raise ProtocolError(f"sums: {wrong or 'no noise'}")
         found = cls(scaled, *(parameters[name] for name in _MOST), hidden=hidden)
-        if found.copies * found.variance > _WIDEST**2:
+        if found.partitions * found.variance > _WIDEST**2:
             raise ProtocolError(f"sums: noise of variance {float(found.variance):.4g} is beyond what is computed")
         return found
 
@@ -203,9 +171,7 @@ def sums(
     delta: float | None = None,
     groups: int = 32,
     partitions: int = 4,
-    classes: int = 2,
     span: int = 1,
-    rows: int = 1,
     hidden: bool = False,
 ) -> Sums:
     """The least noise that keeps a label to the limits over all partitions, whatever the groups are.
@@ -216,16 +182,14 @@ def sums(
         delta: that share. Gaussian noise has no factor that holds for all rows.
         groups: rows of a group, about.
         partitions: how many are answered.
-        classes: of the labels.
-        span: for numbers, which are whole from 0 to this (cells of a public range); with `classes` 2.
-        rows: of one unit, as `Sums.rows` counts them.
+        span: for numbers, which are whole from 0 to this (cells of a public range); 1 for two classes.
         hidden: whether the label party is to see no groups: the same noise, under another name.
 
     >>> mechanism = sums(0.6)
     >>> mechanism.auc <= 0.6, round(float(mechanism.variance), 1), round(mechanism.odds(0.005), 1)
     (True, 31.1, 3.0)
     """
-    sizes = {"partitions": partitions, "groups": groups, "classes": classes, "span": span, "rows": rows}
+    sizes = {"partitions": partitions, "groups": groups, "span": span}
     wrong = _wrong(sizes)
     if wrong:
         raise UsageError(f"sums: {wrong}")
@@ -240,9 +204,8 @@ def sums(
         made = Sums(scaled, *sizes.values())
         return made.auc <= allowed and (most is None or made.odds(share) <= most)
 
-    copies = Sums(1, *sizes.values()).copies
-    first = copies * (rows * span) ** 2 / (2 * NormalDist().inv_cdf(float(allowed)) ** 2) * _PARTS
-    if copies * first > _WIDEST**2 * _PARTS / 2:
+    first = partitions * span**2 / (2 * NormalDist().inv_cdf(float(allowed)) ** 2) * _PARTS
+    if partitions * first > _WIDEST**2 * _PARTS / 2:
         raise UsageError("sums: this needs more noise than can be certified: raise limit, or lower span or partitions")
     return Sums(_least(math.ceil(first * (1 + 2.0**-30)), holds), *sizes.values(), hidden=hidden)
 
@@ -263,8 +226,6 @@ def _wrong(sizes: Mapping[str, Any]) -> str:
     for name, value in sizes.items():
         if type(value) is not int or not _LEAST[name] <= value <= _MOST[name]:
             return f"{name} = {str(value)[:40]}: from {_LEAST[name]} to {_MOST[name]} are possible"
-    if sizes["classes"] > 2 and (sizes["span"] > 1 or sizes["rows"] > 1):
-        return "with more than two classes there is no span, and a unit has one row"
     return ""
 
 

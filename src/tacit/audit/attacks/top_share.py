@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from tacit.audit import views
 from tacit.audit.facts import Facts
-from tacit.audit.metrics.precision_recall import largest
 from tacit.contracts import Attack, Guess, Known, Noise, View
 from tacit.errors import UsageError
 
@@ -15,7 +17,7 @@ def top_share(share: float | None = None) -> Attack:
     """Calls the longest gradients of a batch positive, as many as the known share of positives says.
 
     The top-p% labelling of the technical report "Label leakage and protection in federated learning". The score is the
-    call itself, 0 or 1; `tacit.audit.metrics.precision_recall` judges such calls.
+    call itself, 0 or 1.
 
     Knows: the gradients; known.share, unless `share` is given.
     Costs: one pass over the gradients and one sort of each batch.
@@ -30,3 +32,18 @@ def top_share(share: float | None = None) -> Attack:
         return Guess(view.rows, largest(views.row_norm(views.gradient(view)), positive).double())
 
     return views.named(top_share, guess, share=share)
+
+
+def largest(score: Tensor, share: float) -> Tensor:
+    """True for the largest `share` of the scores along the last dimension, at least one of them.
+
+    Of equal scores at the edge the earlier ones are taken, so that exactly round(share * batch) rows are called.
+
+    >>> largest(torch.tensor([3.0, 1.0, 2.0, 2.0]), 0.5).tolist()
+    [True, False, True, False]
+    """
+    if not 0 < share < 1:
+        raise UsageError(f"a share lies strictly between 0 and 1, not at {share}")
+    called = max(1, round(share * score.shape[-1]))
+    first = score.sort(dim=-1, descending=True, stable=True).indices[..., :called]
+    return torch.zeros_like(score, dtype=torch.bool).scatter_(-1, first, True)

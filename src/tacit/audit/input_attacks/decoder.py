@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import torch
@@ -11,19 +12,18 @@ from torch.nn import functional
 from tacit.audit import fitting, views
 from tacit.audit.facts import Facts
 from tacit.audit.input_attacks import _common
-from tacit.audit.input_attacks._mirror import mirrored
 from tacit.audit.input_attacks._ridge import ridge
 from tacit.contracts import InputAttack, KnownInputs, Noise, NoiseSource, Reconstruction, View, noise_source
 
 _LINEAR = 4096  # up to this many directions the network starts from the best linear map
 _FROM_A_LINE, _FROM_NOTHING = 2e-3, 5e-3  # learning rates: what starts well should not be thrown off
-_MIRRORED = 1 << 16  # numbers that a mirrored network takes for each row, more or less
+_OWN = 1 << 16  # numbers that a network that was handed over takes for each row, more or less
 
 FACTS = Facts(order=20)
 
 
 def decoder(
-    share: float = 0.5, mirror: nn.Module | None = None, hidden: Sequence[int] = (512, 512), updates: int = 3000
+    share: float = 0.5, network: nn.Module | None = None, hidden: Sequence[int] = (512, 512), updates: int = 3000
 ) -> InputAttack:
     """Guesses inputs by a network trained from scratch on a share of pairs, which it never saw in training.
 
@@ -34,17 +34,16 @@ def decoder(
     units of the inputs, so columns of large numbers count more: hand standardized inputs to an attacker who should care
     for all columns alike.
 
-    With `mirror` the worst case of "Technical report of embedding protection in federated learning": the attacker knows
-    how the bottom is built, and builds its mirror image. Of the module only the sizes of its layers are read.
+    With `network` it is that one, with first weights of its own: an attacker who knows how the bottom is built can take
+    its mirror image.
 
     Args:
         share: of all examples of the view, how many pairs it learns from; where fewer are granted, all of those.
-        mirror: the bottom to mirror, of linear layers, convolutions that keep the size, max pools, activations and
-            flattening; a table's embedding is passed over, because the input is what comes behind it.
-        hidden: the units of each hidden layer, where no bottom is mirrored.
+        network: from flat embeddings to flat inputs; a copy of it is trained, from scratch.
+        hidden: the units of each hidden layer, where no network is given.
         updates: how many the network gets.
 
-    Knows: the embeddings; known.inputs; with `mirror` the bottom's architecture, never its weights.
+    Knows: the embeddings; known.inputs.
     Costs: `updates` updates of the network at 256 rows, and one linear_decoder.
     """
     _common.check_share("decoder", share)
@@ -60,17 +59,17 @@ def decoder(
         scale = (x[fit] - mean).square().mean().sqrt()  # one number, such that inputs are about 1 in size
         scale = torch.where(scale > 0, scale, 1.0)
         x = (x - mean) / scale
-        if mirror is None:
+        if network is None:
             value = _straight(x, pairs, tuple(hidden), updates, source)
         else:
             z, mse = pairs.z, functional.mse_loss
-            network = fitting.drawn(mirrored(mirror, pairs.shape, z.shape[1]), source, z.device)
-            fitting.trained(network, z, x, *pairs.split(), source, updates=updates, loss=mse, rate=_FROM_NOTHING)
-            value = fitting.answer(network, z, _MIRRORED)
+            own = fitting.drawn(copy.deepcopy(network), source, z.device)
+            fitting.trained(own, z, x, *pairs.split(), source, updates=updates, loss=mse, rate=_FROM_NOTHING)
+            value = fitting.answer(own, z, _OWN)
         return Reconstruction(pairs.rows, pairs.believed(value * scale + mean), pairs.hidden)
 
-    shown = None if mirror is None else type(mirror).__name__
-    return views.named(decoder, guess, share=share, mirror=shown)
+    shown = None if network is None else type(network).__name__
+    return views.named(decoder, guess, share=share, network=shown)
 
 
 def _straight(x: Tensor, pairs: _common.Pairs, hidden: Sequence[int], updates: int, source: NoiseSource) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit.metrics import _checks
-from tacit.audit.metrics.leak_auc import below, delong
+from tacit.audit.metrics.leak_auc import of_placements, placements
 from tacit.contracts import Estimate, Reconstruction
 from tacit.errors import LabelsError, TensorError
 
@@ -68,8 +68,7 @@ def _judged(guess: Reconstruction, truth: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def _one_against_rest(score: Tensor, member: Tensor) -> tuple[float, float, Tensor]:
     """AUC, DeLong's variance with one made-up pair, and what each row adds to the AUC's error.  -> (rows,)"""
-    value, spread = (float(one) for one in delong(score, member.long(), pairs=1.0))
+    placed = placements(score, member, ~member)
+    value, spread = (float(one) for one in of_placements(placed, member, ~member, pairs=1.0))
     share = member.double().mean()
-    higher = below(score, ~member) / (~member).sum()  # of a member: the share of the others below it
-    lower = 1 - below(score, member) / member.sum()  # of another one: the share of the members above it
-    return value, spread, torch.where(member, (higher - value) / share, (lower - value) / (1 - share))
+    return value, spread, (placed - value) / torch.where(member, share, 1 - share)

@@ -44,7 +44,9 @@ def auc(score: Tensor, label: Tensor, counted: Tensor | None = None) -> Tensor:
     0.75
     """
     score, positive, negative, broken = _split(score, label, counted)
-    return _area(below(score, negative), positive, negative).masked_fill(broken, torch.nan)
+    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
+    area = (below(score, negative) * positive).sum(-1) / (n1 * n0)  # 0 / 0 is the NaN of a batch that lacks a class
+    return area.masked_fill(broken, torch.nan)
 
 
 def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -86,6 +88,22 @@ def leak_auc(guess: Guess, truth: Tensor) -> Estimate:
         truth: the label of each row id.  (number of ids,)
     """
     return _estimate(_ranked(*_checked(guess, truth)))
+
+
+def placements(score: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+    """For each positive the share of negatives below it, for each negative that of positives above; ties count half.
+
+    NaN where a class is lacking; what is neither has no meaning.  (..., batch)
+    """
+    n1, n0 = (each.sum(-1, keepdim=True).double() for each in (positive, negative))
+    return torch.where(positive, below(score, negative) / n0, 1 - below(score, positive) / n1)
+
+
+def of_placements(placed: Tensor, positive: Tensor, negative: Tensor, pairs: float) -> tuple[Tensor, Tensor]:
+    """AUC and DeLong's variance from placements, or from differences of them; `pairs` as in `delong`.  (...), (...)"""
+    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
+    a = (placed * positive).sum(-1) / n1
+    return a, _variance(placed, positive, a, n1, pairs) + _variance(placed, negative, a, n0, pairs)
 
 
 def _estimate(ranked: _Ranked) -> Estimate:
@@ -146,12 +164,9 @@ def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
 
     Their rows are the same, so their errors go together: this is DeLong's variance of correlated curves.
     """
-    n1, n0 = one.positive.sum(-1).double(), one.negative.sum(-1).double()
     turned = [-1.0 if float(each.auc().nanmean()) < 0.5 else 1.0 for each in (one, two)]
-    high = (turned[0] * one.over - turned[1] * two.over) / n0[..., None]
-    low = (turned[1] * two.under - turned[0] * one.under) / n1[..., None] + turned[0] - turned[1]
-    a = (high * one.positive).sum(-1) / n1
-    spread = _variance(high, one.positive, a, n1, 0.0) + _variance(low, one.negative, a, n0, 0.0)
+    apart = turned[0] * one.placed - turned[1] * two.placed
+    a, spread = of_placements(apart, one.positive, one.negative, 0.0)
     return a + (turned[1] - turned[0]) / 2, spread.masked_fill(one.broken | two.broken, torch.nan)
 
 
@@ -161,30 +176,20 @@ class _Ranked:
 
     positive: Tensor  # rows of class 1 that count. (..., batch)
     negative: Tensor  # rows of class 0 that count
-    over: Tensor  # for each row, how many negatives score below it; equal ones count half
-    under: Tensor  # the same for positives
+    placed: Tensor  # see `placements`
     broken: Tensor  # batches that hold what can't be judged. (...)
 
     def auc(self) -> Tensor:
-        return _area(self.over, self.positive, self.negative).masked_fill(self.broken, torch.nan)
+        return self.delong(0.0)[0]
 
     def delong(self, pairs: float) -> tuple[Tensor, Tensor]:
-        n1, n0 = self.positive.sum(-1).double(), self.negative.sum(-1).double()
-        high, low = self.over / n0[..., None], 1 - self.under / n1[..., None]
-        a = (high * self.positive).sum(-1) / n1
-        spread = _variance(high, self.positive, a, n1, pairs) + _variance(low, self.negative, a, n0, pairs)
+        a, spread = of_placements(self.placed, self.positive, self.negative, pairs)
         return a.masked_fill(self.broken, torch.nan), spread.masked_fill(self.broken, torch.nan)
 
 
 def _ranked(score: Tensor, label: Tensor, counted: Tensor | None) -> _Ranked:
     score, positive, negative, broken = _split(score, label, counted)
-    return _Ranked(positive, negative, below(score, negative), below(score, positive), broken)
-
-
-def _area(over: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-    """AUC from how many negatives score below each row; 0 / 0 is the NaN of a batch that lacks a class.  (...)"""
-    n1, n0 = positive.sum(-1).double(), negative.sum(-1).double()
-    return (over * positive).sum(-1) / (n1 * n0)
+    return _Ranked(positive, negative, placements(score, positive, negative), broken)
 
 
 def _checked(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy import stats
 
-from tacit.audit.metrics.distance_correlation import distance_correlation
+from papers.embedding.dependence import distance_correlation
 from tacit.contracts import noise_source
 from tacit.dependence import distance_correlation as of_one_batch
 from tacit.errors import TensorError, UsageError

@@ -2,7 +2,8 @@ import pytest
 import torch
 from sklearn.metrics import precision_score, recall_score
 
-from tacit.audit.metrics.precision_recall import largest, precision_recall
+from papers.labelling import precision_recall
+from tacit.audit.attacks.top_share import largest
 from tacit.errors import UsageError
 
 
