@@ -44,7 +44,7 @@ def run() -> Iterator[Result]:
 
 
 def _generating(rows: int) -> float:
-    return statistics.median(interleaved(lambda: generated.criteo(rows, 0), rounds=ROUNDS, warmup=1)[0])
+    return statistics.median(interleaved(lambda: generated.like("criteo", rows, 0), rounds=ROUNDS, warmup=1)[0])
 
 
 def _parquet(text: Path, file: Path) -> None:

@@ -18,9 +18,8 @@ from tacit.lab.data.rows import Data, Rows, Table
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import network_for
 from tacit.lab.stack.training import Stack
-from tacit.lab.sweeping.grids import grid
 from tacit.lab.sweeping.recipe import Plan, recipe_for
-from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.settings import Setting, grid
 from tacit.lab.sweeping.wave import Row, Wave
 
 REPLICAS = 8
@@ -67,7 +66,7 @@ def _stacked(
 
 def _on_cuda() -> Iterator[Result]:
     """Milliseconds for an update, every leak of the cut and the first layer measured on every batch."""
-    made = generated.criteo(ON_CUDA, seed=0, device="cuda")
+    made = generated.like("criteo", ON_CUDA, 0, device="cuda")
     device = torch.cuda.get_device_name()
     papers = grid(("iso", "marvell", "max_norm"), 31)
     for settings, goal in (([Setting("marvell", "scale", 4.0)], 0.45), (papers, 6.0)):

@@ -9,7 +9,7 @@ import polars as pl
 
 from papers.kinds import Kind
 from papers.sheet import Sheet, shades
-from tacit.lab.daily import PANELS, Triple, numbers_by_day
+from tacit.lab.days import PANELS, Triple, numbers_by_day
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

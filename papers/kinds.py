@@ -9,7 +9,7 @@ import polars as pl
 
 from papers.sheet import Sheet
 from tacit.errors import DataError
-from tacit.lab.daily import SETTING, labelled
+from tacit.lab.days import SETTING, labelled
 
 __all__ = ["Kind", "averaged", "needs", "plain", "whole"]
 

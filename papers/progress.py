@@ -9,7 +9,7 @@ import polars as pl
 from papers.kinds import Kind, averaged, needs, plain
 from papers.sheet import Sheet, shades
 from papers.tradeoff import THEIRS
-from tacit.lab.daily import Triple, of_settings
+from tacit.lab.days import Triple, of_settings
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

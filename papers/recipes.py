@@ -17,8 +17,8 @@ from papers.progress import SCALES
 from papers.runtimes import time_updates
 from tacit.disk import replaced
 from tacit.errors import UsageError
-from tacit.lab.daily import Triple
 from tacit.lab.data.rows import Data, Pictures
+from tacit.lab.days import Triple
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.recipe import digest_of, paper_of
 from tacit.lab.sweeping.settings import Setting

@@ -150,7 +150,7 @@ def chosen(names: Sequence[str], data: str) -> list[Figure]:
         return [FIGURES[name] for name in dict.fromkeys(names)]
     kept: dict[str, Figure] = {}
     plain = data.removeprefix("generated:")
-    plain = {"skin": "isic", "ham10000": "isic", "fashion": "isic"}.get(plain, plain)  # pictures
+    plain = "isic" if plain in ("ham10000", "fashion") else plain  # pictures
     for figure in FIGURES.values():
         twin = (figure.twin if isinstance(figure, Drawn) else "") or figure.name
         if twin not in kept or figure.data == plain or (figure.name == twin and kept[twin].data != plain):

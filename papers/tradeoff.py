@@ -11,7 +11,7 @@ import polars as pl
 from papers import anchors
 from papers.kinds import Kind, averaged, needs, whole
 from papers.sheet import Sheet, colour_of
-from tacit.lab.daily import label_of
+from tacit.lab.days import label_of
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

@@ -118,12 +118,10 @@ Both parties' rows are joined in the clear: this is a lab, not a training betwee
 
 `generated:NAME` is a made-up data set for tests and for speed, with as many rows as `rows` (`--rows`) says. It has the
 columns of the real one, about the same share of positives and something to learn, and tells nothing about the real
-data. `criteo` and `avazu` are drawn as tensors; `flights` draws each column by itself from the values that are shipped;
-for the others, files in the official format are written and read. `benchmarks/_official_files.py` writes files of the
-large ones too.
+data. `benchmarks/_official_files.py` writes files of the large ones.
 
-The skin lesions have three names: `isic`, `ham10000` and `skin`. Each reads whichever of the two collections the folder
-holds. The data set is then called `isic` (SIIM-ISIC, which the papers use) or `ham10000`."""
+The skin lesions have two names, `isic` and `ham10000`. Each reads whichever of the two collections the folder holds. The
+data set is then called `isic` (SIIM-ISIC, which the papers use) or `ham10000`."""
 
 _PREPARED = """\
 ## How rows are prepared

@@ -32,7 +32,7 @@ from tacit.config import Contract, contract_template, meets
 from tacit.contracts import Event, View
 from tacit.errors import UsageError
 from tacit.lab.stack.measuring import EVERY_BATCH
-from tacit.lab.sweeping.grids import grid
+from tacit.lab.sweeping.settings import grid
 from tacit.lab.sweeping.judging import wanted
 from tacit.ledger.summary import promise
 from tacit.protect import gradient, ladder

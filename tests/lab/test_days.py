@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from tacit.errors import DataError, UsageError
-from tacit.lab.daily import numbers_by_day
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.lab.days import by_day
+from tacit.lab.days import by_day, numbers_by_day
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.settings import Setting
 

@@ -8,6 +8,7 @@ import torch
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.data import fashion
+from tests.lab.data.official import save_fashion
 
 
 def idx(values: torch.Tensor) -> bytes:
@@ -120,7 +121,7 @@ def test_generated_pictures_are_seeded_and_can_be_learnt_and_reconstructed():
 
 def test_what_is_saved_is_read_again(tmp_path):
     made = fashion.generated(40, 0, test_rows=11)
-    fashion.save(made, tmp_path / "new")
+    save_fashion(made, tmp_path / "new")
     read = fashion.pictures(tmp_path / "new")
     assert torch.equal(read.train.labels, made.train.labels)
     assert (len(read.train), len(read.test)) == (40, 11)

@@ -16,8 +16,7 @@ from tacit.lab.data import load
 from tacit.lab.drawing import draw_exchange as draw
 from tacit.lab.one_shot.advising import advise, points
 from tacit.lab.one_shot.settings import Family, Search, Setting
-from tacit.lab.one_shot.trying import FILE, Trial, try_all
-from tacit.lab.one_shot.world import world_of
+from tacit.lab.one_shot.trying import FILE, Trial, try_all, world_of
 
 ALONE, RAW = Family("alone"), Family("raw")
 FLIPS, ODDS, TRUE, PCA = (Family("flips", "trees"), Family("flips", "trees", 3.0), Family("true", "trees"),

@@ -383,7 +383,7 @@ def test_a_wave_trains_where_there_is_neither_polars_nor_ray():
         "for name in ('polars', 'pydantic', 'cryptography', 'PIL', 'ray'): sys.modules[name] = None\n"
         "from tacit.lab.data import generated\n"
         "from tacit.lab.sweeping import cluster, memory, running\n"
-        "from tacit.lab.sweeping.grids import grid\n"
+        "from tacit.lab.sweeping.settings import grid\n"
         "from tacit.lab.sweeping.recipe import Plan, recipe_for\n"
         "from tacit.lab.sweeping.wave import Wave\n"
         "data = generated.table(200, (5,), 2, 0.4, 0)\n"

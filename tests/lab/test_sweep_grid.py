@@ -9,9 +9,8 @@ from tacit.errors import UsageError
 from tacit.lab.data import generated
 from tacit.lab.data.rows import Pictures, Table
 from tacit.lab.stack.network import network_for
-from tacit.lab.sweeping.grids import grid, split_names
 from tacit.lab.sweeping.recipe import PAPERS, Plan, recipe_for, shortened
-from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.settings import Setting, grid, split_names
 from tacit.protect import gradient
 from tacit.protect.labels.randomized_response import FACTS as FLIPS
 
@@ -126,8 +125,8 @@ def test_defaults_are_the_papers_where_they_have_any():
     criteo = recipe(name="generated:criteo")
     assert (criteo.batch_size, criteo.learning_rate) == (1024, 1e-4)
     assert recipe(name="avazu").batch_size == 2048, "32768 rows are no batch of 36000"
-    assert recipe(name="skin", epochs=3).learning_rate == 1e-5
-    assert recipe(name="skin", batch_size=64, learning_rate=0.1).learning_rate == 0.1
+    assert recipe(name="isic", epochs=3).learning_rate == 1e-5
+    assert recipe(name="isic", batch_size=64, learning_rate=0.1).learning_rate == 0.1
 
 
 def test_few_rows_have_small_batches():

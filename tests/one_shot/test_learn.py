@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, LabelsError, TensorError, UsageError
 from tacit.lab.data import flights
-from tacit.lab.one_shot.world import world_of
+from tacit.lab.one_shot.trying import world_of
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.flips import flips
 from tacit.one_shot.learn import LEARNERS, learner, load_bottom

@@ -10,6 +10,7 @@ from papers.__main__ import main
 from papers.embedding.settings import FIGURES as EMBEDDED
 from papers.registry import FIGURES
 from tacit.lab.data import fashion, flights
+from tests.lab.data.official import save_fashion
 
 
 @pytest.fixture(name="run")
@@ -87,7 +88,7 @@ def test_a_mistake_is_told_in_a_line_and_leaves_no_folder(run, tmp_path, wrong):
 def test_the_report_on_embeddings_is_drawn_from_records_that_are_kept(run, tmp_path):
     folder = tmp_path / "fashion"
     folder.mkdir()
-    fashion.save(fashion.generated(200, 0, test_rows=64), folder)
+    save_fashion(fashion.generated(200, 0, test_rows=64), folder)
     asked = ["001-table-2", "--data", "fashion", "--folder", folder, "--scale", "paper", "--epochs", "1"]
     asked += ["--out", tmp_path / "out"]
     code, out, told = run(*asked)

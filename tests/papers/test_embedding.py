@@ -16,6 +16,7 @@ from tacit.cut.simulate import simulate
 from tacit.errors import StorageError, UsageError
 from tacit.lab.data import fashion
 from tacit.protect.gradient.none import none
+from tests.lab.data.official import save_fashion
 
 ROOT = Path(__file__).parents[2]
 NOISE = {"noise": "uniform", "width": 0.5}
@@ -97,7 +98,7 @@ def test_a_problem_that_is_none(options, words):
 
 
 def test_pictures_need_no_polars(tmp_path):
-    fashion.save(fashion.generated(60, 0), tmp_path)
+    save_fashion(fashion.generated(60, 0), tmp_path)
     code = (
         "import sys; sys.modules['polars'] = None\n"
         "from pathlib import Path\n"
@@ -245,7 +246,7 @@ def test_every_figure_is_drawn(figure, tmp_path):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("fashion")
-    fashion.save(fashion.generated(200, 0, test_rows=100), path)
+    save_fashion(fashion.generated(200, 0, test_rows=100), path)
     return path
 
 

@@ -14,7 +14,7 @@ from papers.recipes import RECIPES
 from papers.registry import FIGURES, Drawn, Embedded, chosen
 from papers.sheet import Sheet
 from tacit.errors import DataError, UsageError
-from tacit.lab.daily import label_of
+from tacit.lab.days import label_of
 
 LAYERS = ("cut", "layer1", "layer2", "layer3")
 ATTACKS = ("norm", "cosine", "hint", "majority")

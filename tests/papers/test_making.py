@@ -61,7 +61,7 @@ def test_the_papers_set_ups_are_those_of_the_papers():
     assert (first.sizes, first.batch_size, first.visits(at_paper)) == ({"cut": 4, "layers": 4}, 65_536, 30)
     network = criteo.network(at_paper.data)
     assert (network.cut, network.layers, network.width, network.embedding) == (3, 6, 128, 4)
-    for name in ("isic", "ham10000", "generated:skin"):
+    for name in ("isic", "ham10000", "generated:isic"):
         assert RECIPES["trade-offs"].visits(Asked(replace(data(), name=name), "paper")) == 1000
     eight = RECIPES["layers"]
     assert eight.network(at_paper.data).cut == 8

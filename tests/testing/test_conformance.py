@@ -11,8 +11,7 @@ from tacit.errors import LabelsError, TensorError
 from tacit.protect.embedding import embedding_protection
 from tacit.protect.gradient import protection
 from tacit.testing import CHECKS, EMBEDDING_CHECKS, CheckError, Shielded, Subject, examine, randomness
-from tacit.testing.examining import asked
-from tacit.testing.subject import bits, generator, global_randomness, make_batch, same_tree
+from tacit.testing.subject import asked, bits, generator, global_randomness, make_batch, same_tree
 
 DRAWS = 80
 OPEN = {"hides_every_row", "one_class", "one_of_a_class", "no_spread", "zero_rows", "extreme_sizes"}

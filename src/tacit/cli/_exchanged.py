@@ -98,8 +98,7 @@ def _tried(asked: Asked, search: Search, out: Path, threads: int | None, *, quie
     kept = f"what was tried is kept in {out}: the same command goes on"
     with interruptible(lambda: kept), one_bar(quiet=quiet, first=f"loading {asked.data}", unit="settings") as show:
         from tacit.lab.one_shot.advising import points
-        from tacit.lab.one_shot.trying import try_all
-        from tacit.lab.one_shot.world import world_of
+        from tacit.lab.one_shot.trying import try_all, world_of
 
         loaded = asked.load(show)
         trials = try_all(world_of(loaded), search, out, threads=threads or os.cpu_count() or 1, progress=show)

@@ -160,7 +160,7 @@ class Lab:
     @property
     def protections(self) -> list[str]:
         """The protections of `--protect`, of which there must be one."""
-        from tacit.lab.sweeping.grids import split_names
+        from tacit.lab.sweeping.settings import split_names
 
         names = split_names(self.protect)
         if not names:

@@ -76,7 +76,7 @@ def options_of(pairs: list[str]) -> dict[str, object]:
     >>> options_of(["scale=4", "noise=uniform", "clip=none"])
     {'scale': 4, 'noise': 'uniform', 'clip': None}
     """
-    from tacit.lab.sweeping.grids import value_of
+    from tacit.lab.sweeping.settings import value_of
 
     options: dict[str, object] = {}
     for pair in pairs:

@@ -44,8 +44,8 @@ def days(
 
     Example: `tacit days --data flights --period 7 --seeds 3`
     """
-    from tacit.lab.sweeping.grids import grid
     from tacit.lab.sweeping.recipe import checked_rate, paper_of
+    from tacit.lab.sweeping.settings import grid
     from tacit.models.layers import device_named
 
     settings, period = grid(asked.protections, 1, range(asked.seeds)), asked.period
@@ -80,7 +80,7 @@ def days(
 
 def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path]:
     from tacit.disk import replaced
-    from tacit.lab.daily import drawn_days, numbers_by_day
+    from tacit.lab.days import drawn_days, numbers_by_day
     from tacit.lab.sweeping.results import write
 
     write(target / "results.parquet", table, {"data": data, "by day": True, "period": period})

@@ -164,7 +164,7 @@ def _attacks(text: str | None) -> list[str]:
 
 
 def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
-    from tacit.lab.sweeping.grids import grid
+    from tacit.lab.sweeping.settings import grid
 
     names, tried = asked.protections, _attacks(asked.attacks)
     grid(names, asked.strengths)  # a wrong name is said before the data is read

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import Any
 
+import polars as pl
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from tacit.errors import DataError, UsageError
@@ -14,13 +18,11 @@ from tacit.lab.data.rows import Data
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.stack.training import Stack
-from tacit.lab.sweeping.judging import utility
+from tacit.lab.sweeping.judging import student, utility
 from tacit.lab.sweeping.results import as_table
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Row, part_rows
-
-if TYPE_CHECKING:
-    import polars as pl
+from tacit.views.report import svg
 
 
 def by_day(  # a public entry point: each setting by name
@@ -114,3 +116,107 @@ def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
         order = torch.randperm(rows.stop - rows.start, generator=draw)[:count] + rows.start
         orders.append(order.reshape(-1, stack.batch_size))
     return torch.stack(orders)
+
+
+# --- as numbers and as a picture -------------------------------------------------------------------------------------
+
+
+Triple = tuple[str, str | None, float | None]
+"""A setting as its protection, knob and strength."""
+
+PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
+"""What is shown of each day, and how it is called."""
+
+SETTING = ("protection", "knob", "strength", "options")
+"""The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
+
+_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
+
+
+def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
+    """A setting as legends name it.
+
+    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
+    ('marvell s=4', 'no noise')
+    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
+    'matched AUC=0.6, visits=5'
+    """
+    if protection == "none":
+        return "no noise"
+    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
+    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
+
+
+def others_of(options: str | None, knob: str | None) -> str:
+    """The options beside the strength, from the JSON of a results file; empty where there are none.
+
+    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
+    'visits=5'
+    """
+    given: dict[str, Any] = json.loads(options or "{}")
+    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
+    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
+
+
+def labelled(table: pl.DataFrame) -> pl.DataFrame:
+    """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
+    rows = list(table.select(SETTING).iter_rows())
+    others = [others_of(options, knob) for _, knob, _, options in rows]
+    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
+    text = pl.String
+    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
+
+
+def of_settings(table: pl.DataFrame, settings: Sequence[Triple]) -> pl.DataFrame:
+    """The rows of some settings, in this order; of one that was run with several other options, all of them."""
+    wanted = pl.DataFrame(
+        [(*setting, place) for place, setting in enumerate(settings)],
+        schema={"protection": pl.String, "knob": pl.String, "strength": pl.Float64, "place": pl.Int64},
+        orient="row",
+    )
+    cast = table.with_columns(pl.col("knob").cast(pl.String), pl.col("strength").cast(pl.Float64))
+    joined = cast.join(wanted, on=["protection", "knob", "strength"], nulls_equal=True)
+    return joined.sort("place", "step", maintain_order=True).drop("place")
+
+
+def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Sequence[str]) -> pl.DataFrame:
+    """For each setting and day the mean over seeds and half of its 95% interval (null where there is one seed)."""
+    missing = [name for name in ("day", *columns) if name not in table.columns]
+    if missing:
+        raise DataError(f"a figure by day needs {', '.join(missing)}, which the results do not have: train by day")
+    days = table.filter(pl.col("day").is_not_null() & (pl.col("part") == "stretch"))
+    rows = labelled(of_settings(days, settings))
+    seeds = rows["seed"].n_unique()
+    around = pl.col(columns).std() * (student(max(1, seeds - 1)) / seeds**0.5)
+    return rows.group_by("setting", *SETTING, "day", maintain_order=True).agg(
+        pl.len().alias("seeds"), pl.col(columns).mean(), around.name.suffix(" band")
+    )
+
+
+def drawn_days(numbers: pl.DataFrame, columns: Sequence[str], title: str) -> str:
+    """A picture with a panel for each figure, in it a line with its band for each setting."""
+    styles = {name: f"s{place % 7 + 1}" for place, name in enumerate(numbers["setting"].unique(maintain_order=True))}
+    known = numbers.with_columns(pl.col(columns).fill_nan(None))  # of a training that ran away there is no figure
+    plots = [_panel(known.drop_nulls(column), column, styles) for column in columns]
+    key = [(svg.el("line", x1=-12, x2=12, class_=f"series {style}"), name) for name, style in styles.items()]
+    return svg.standalone(title, plots, key)
+
+
+def _panel(numbers: pl.DataFrame, column: str, styles: dict[str, str]) -> Markup:
+    band = pl.col(f"{column} band").fill_null(0.0).fill_nan(0.0)  # one seed has none
+    ends = numbers.select("setting", "day", column, low=pl.col(column) - band, high=pl.col(column) + band)
+    lines = {name: ends.filter(pl.col("setting") == name).sort("day").select(pl.exclude("setting")) for name in styles}
+    days, figures = numbers["day"].to_list() or [0], numbers[column].to_list() or [0.5]
+    across, up = svg.Axis(min(days), max(days)), svg.Axis(0.48, 1.0)
+    if column == "test_auc":
+        up = svg.Axis(min(figures) - 0.05, min(1.0, max(figures) + 0.05))
+    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 6), "{:.2f}")
+    drawn += svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.0f}")
+    drawn += svg.names("day", PANELS[column])
+    for name, rows in lines.items():
+        places = [(across.share(day), *(1 - up.share(y) for y in values)) for day, *values in rows.iter_rows()]
+        around = [*((x, low) for x, _, low, _ in places), *((x, high) for x, _, _, high in reversed(places))]
+        drawn.append(svg.stretched(around, f"band {styles[name]}"))
+        drawn.append(svg.stretched([(x, y) for x, y, _, _ in places], f"series {styles[name]}"))
+    words = "; ".join(f"{name}: {fmean(rows[column]):.3f} on average" for name, rows in lines.items() if len(rows))
+    return svg.picture(f"{PANELS[column]} by day", words, *drawn, height=340, class_="plot")

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from tacit.testing import closed, form, randomness
 from tacit.testing.embedding import EMBEDDING_CHECKS, Shielded
-from tacit.testing.examining import Outcome, examine
-from tacit.testing.subject import CheckError, Subject
+from tacit.testing.subject import CheckError, Outcome, Subject, examine
 
 __all__ = ["CHECKS", "EMBEDDING_CHECKS", "CheckError", "Outcome", "Shielded", "Subject", "examine"]
 

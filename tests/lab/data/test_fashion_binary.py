@@ -6,11 +6,12 @@ import torch
 from tacit.errors import DataError, UsageError
 from tacit.lab.data import fashion
 from tacit.lab.data.rows import Pictures
+from tests.lab.data.official import save_fashion
 
 
 @pytest.fixture
 def folder(tmp_path):
-    fashion.write_generated(tmp_path, 210, 0)
+    save_fashion(fashion.generated(180, 0, test_rows=30), tmp_path)
     return tmp_path
 
 
@@ -34,6 +35,6 @@ def test_fewer_rows_and_wrong_options(folder):
     with pytest.raises(UsageError, match="rows is 3"):
         fashion.load(folder, rows=3)
     with pytest.raises(UsageError, match="rows is 3"):
-        fashion.write_generated(folder, 3, 0)
+        fashion.made_up(3, 0)
     with pytest.raises(DataError, match="apt-get install dataset-fashion-mnist"):
         fashion.load(folder / "nowhere")

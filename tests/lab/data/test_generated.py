@@ -54,7 +54,7 @@ def test_labels_can_be_learnt_from_codes_and_not_from_shuffled_ones():
 
 
 def test_days_rise_evenly_and_drift():
-    data = generated.avazu(60_000, seed=0)
+    data = generated.like("avazu", 60_000, 0)
     days = data.train.days
     assert (days.diff() >= 0).all()
     counts = torch.bincount(days)
@@ -66,7 +66,7 @@ def test_days_rise_evenly_and_drift():
 
 
 def test_criteo_has_the_stated_columns():
-    data = generated.criteo(5000, 0)
+    data = generated.like("criteo", 5000, 0)
     assert (len(data.inputs.cardinalities), data.inputs.numeric) == (26, 13)
     assert 990_000 < sum(data.inputs.cardinalities) < 1_010_000
     assert (data.train.features[0] < torch.tensor(data.inputs.cardinalities)).all()
@@ -114,6 +114,6 @@ import sys
 for name in ("polars", "pydantic", "cryptography", "PIL", "ray"):
     sys.modules[name] = None
 from tacit.lab.data import generated
-assert len(generated.criteo(1000, 0).train) == 900
+assert len(generated.like('criteo', 1000, 0).train) == 900
 """
     subprocess.run([sys.executable, "-c", code], timeout=60, check=True)

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from tacit.errors import StorageError, UsageError
-from tacit.lab.data import pictures, skin
+from tacit.lab.data import skin
+from tests.lab.data.official import write_isic
 
 
 @pytest.fixture
 def folder(tmp_path):
-    skin.write_generated(tmp_path / "skin", 60, 0)
+    write_isic(tmp_path / "skin", 60, 0)
     return tmp_path / "skin"
 
 
@@ -23,7 +24,7 @@ def reports(folder, cache, **options):
 
 
 def test_progress_is_told_and_nothing_is_decoded_twice(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "CHUNK", 25)
+    monkeypatch.setattr(skin, "CHUNK", 25)
     data, found = reports(folder, tmp_path)
     assert found == [(0, 60), (25, 60), (50, 60), (60, 60)]
     again, found = reports(folder, tmp_path)
@@ -34,7 +35,7 @@ def test_progress_is_told_and_nothing_is_decoded_twice(folder, tmp_path, monkeyp
 
 
 def test_an_interruption_leaves_nothing_half(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "CHUNK", 10)
+    monkeypatch.setattr(skin, "CHUNK", 10)
 
     def stop(done, total):
         if done == 30:

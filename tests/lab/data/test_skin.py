@@ -10,21 +10,22 @@ from PIL import Image
 from tacit.errors import DataError, UsageError
 from tacit.lab.data import skin
 from tacit.lab.data.rows import Pictures
+from tests.lab.data.official import write_isic
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """The same 90 lesions in both forms, never to be changed."""
     folder = tmp_path_factory.mktemp("skin")
-    skin.write_generated(folder / "siim", 90, 0)
-    skin.write_generated(folder / "ham", 90, 0, kind="HAM10000")
+    write_isic(folder / "siim", 90, 0)
+    write_isic(folder / "ham", 90, 0, ham=True)
     return folder
 
 
 @pytest.fixture
 def own(tmp_path):
     """A few lesions that a test may damage."""
-    skin.write_generated(tmp_path / "own", 40, 1)
+    write_isic(tmp_path / "own", 40, 1)
     return tmp_path / "own"
 
 
@@ -74,7 +75,7 @@ def test_both_forms_hold_the_same(made, tmp_path):
     assert torch.equal(siim.test.labels, ham.test.labels)
     assert (siim.name, ham.name) == ("isic", "ham10000")
     assert "SIIM-ISIC" in siim.made[0]
-    assert "no lesion is on both sides" in ham.made[-1]
+    assert "lesion_id and seed 0: none is on both sides" in ham.made[-1]
 
 
 def test_the_balance_keeps_all_positives_and_some_negatives(made, tmp_path):
@@ -178,5 +179,5 @@ def test_wrong_options_are_refused(made, tmp_path, wrong):
 def test_too_few_pictures_to_divide(own, tmp_path):
     with pytest.raises(DataError, match="1 pictures leave"):
         skin.load(own, cache=tmp_path, rows=1)
-    with pytest.raises(UsageError, match="no collection 'ham'"):
-        skin.write_generated(tmp_path, 5, 0, kind="ham")
+    with pytest.raises(UsageError, match="rows is 5"):
+        skin.made_up(5, 0)

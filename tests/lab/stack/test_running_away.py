@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from tacit.lab.stack.bounds import LIMIT
 from tacit.lab.stack.graph import tensors_in
-from tacit.lab.stack.training import Stack
+from tacit.lab.stack.training import LIMIT, Stack
 from tacit.lab.sweeping.settings import Setting
 
 ALL = (

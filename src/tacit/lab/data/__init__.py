@@ -11,7 +11,6 @@ columns of that one, as large as `rows` says, for tests and for measuring speed.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -77,7 +76,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )  # fmt: skip
 """Every data set that has a name."""
 
-_ALIASES = {"skin": "isic", "ham10000": "isic"}
 _MADE_UP = "generated:"
 
 
@@ -129,7 +127,7 @@ def load(
             raise UsageError(f"{text} names its files itself, relative to where it lies: leave out the folder {folder}")
         own: Data = import_module("tacit.lab.data.own").load(name, **options)
         return own
-    known = _known(text)
+    known = _known("isic" if text == "ham10000" else text)
     return _read(known, _folder(known, folder), options)
 
 
@@ -141,13 +139,12 @@ def _read(name: str, folder: Path | None, options: Mapping[str, Any]) -> Data:
 
 
 def _known(name: str) -> str:
-    found = _ALIASES.get(name, name)
-    if found not in SOURCES:
+    if name not in SOURCES:
         raise UsageError(
             f"there is no data set {name!r}; there are: {', '.join(names())}, {_MADE_UP}NAME with the number of rows, "
             "and descriptions of your own files that end with .toml"
         )
-    return found
+    return name
 
 
 def _folder(name: str, folder: str | Path | None) -> Path | None:
@@ -165,21 +162,15 @@ def _folder(name: str, folder: str | Path | None) -> Path | None:
 
 
 def _generated(text: str, name: str, rows: int | None, seed: int, folder: str | Path | None) -> Data:
-    """A made-up data set: files in the official format, read like any other; tensors if it is large or has no files."""
+    """A made-up data set, with the columns or the shape of that name."""
     if folder is not None:
         raise UsageError(f"{text} is made up and reads no files: leave out the folder {folder}")
     if rows is None:
         raise UsageError(f"{text} can be of any size: say how many rows (rows=, --rows)")
-    if name in ("criteo", "avazu"):
-        large: Data = getattr(import_module("tacit.lab.data.generated"), name)(rows, seed)
-        return large
-    module = import_module(f"tacit.lab.data.{SOURCES[name].module}")
-    if name == "flights":
-        made: Data = module.generated(rows, seed)
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            kind = {"kind": "HAM10000"} if text.endswith("ham10000") else {}
-            module.write_generated(place, rows, seed, **kind)
-            made = _read(name, Path(place), {"seed": seed, "cache": place})
-    first = f"Everything is made up with the seed {seed}, in the format of {made.name}."
-    return replace(made, name=text, made=(first, *made.made))
+    module = SOURCES[name].module
+    made: Data = (
+        import_module(f"tacit.lab.data.{module}").made_up(rows, seed)
+        if module in ("fashion", "skin")
+        else import_module("tacit.lab.data.generated").like(name, rows, seed)
+    )
+    return replace(made, name=text)

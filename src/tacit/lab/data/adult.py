@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tacit.align.tables import Columns
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Good, Joint, Split
 from tacit.lab.data.reading import Text, found, header
@@ -91,42 +90,6 @@ def aligned(path: str | Path, test_share: float = 0.2, seed: int = 0, limit: int
 
 def _joint(table: pl.DataFrame) -> Joint:
     return Joint(table, EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
-
-
-def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up people in the official format: `adult.data`, and a third of them in `adult.test`.
-
-    Schooling, hours, age, marriage and capital raise the income, as they do in the real files.
-    """
-    if rows < 3:
-        raise UsageError(f"rows is {rows}: both files need people, so choose a number from 3 on")
-    draw = np.random.default_rng(seed)
-    years, hours, age = draw.integers(1, 17, rows), draw.integers(10, 70, rows), draw.integers(17, 91, rows)
-    wed = draw.random(rows) < 0.47
-    gain = np.where(draw.random(rows) < 0.08, draw.integers(100, 20_000, rows), 0)
-    rich = (
-        0.3 * (years - 10) + 0.03 * (hours - 40) + 0.02 * (age - 40) + 2.2 * wed + gain / 4000 - 3.2
-        + draw.logistic(size=rows)
-    ) > 0  # fmt: skip
-
-    def word(*words: str) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-        return draw.choice(np.array(words), rows)
-
-    columns = (
-        age, word("Private", "State-gov", "Self-emp-inc", "?"), draw.integers(10_000, 900_000, rows),
-        np.array(["HS-grad", "Some-college", "Bachelors", "Masters"])[np.clip((years - 8) // 2, 0, 3)], years,
-        np.where(wed, "Married-civ-spouse", word("Divorced", "Never-married", "Widowed")),
-        word("Sales", "Tech-support", "Craft-repair", "Exec-managerial", "?"),
-        np.where(wed, word("Husband", "Wife"), word("Not-in-family", "Own-child", "Unmarried")),
-        word("White", "Black", "Asian-Pac-Islander"), word("Male", "Female"), gain,
-        np.where(draw.random(rows) < 0.05, 1_902, 0), hours, word("United-States", "Mexico", "India", "?"),
-        np.where(rich, ">50K", "<=50K"),
-    )  # fmt: skip
-    lines = [", ".join(map(str, person)) for person in zip(*columns, strict=True)]
-    folder, tests = Path(folder), rows // 3
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "adult.data").write_text("\n".join(lines[tests:]) + "\n\n")
-    (folder / "adult.test").write_text("|1x3 Cross validator\n" + ".\n".join(lines[:tests]) + ".\n\n")
 
 
 def _table(path: Path, faults: Faults) -> pl.DataFrame:

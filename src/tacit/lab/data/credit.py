@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tacit.align.tables import Columns
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Good, Joint
 from tacit.lab.data.reading import ROW, Text, header, packed, require
@@ -63,28 +62,6 @@ def load(
         seed=seed,
         test_share=test_share,
     )
-
-
-def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up clients in the same two files; late payments in the past and a low limit foretell the label."""
-    if rows < 2:
-        raise UsageError(f"rows is {rows}: choose a number of clients from 2 on")
-    draw = np.random.default_rng(seed)
-    limit, delay, bill = draw.normal(size=(3, rows))
-    host = draw.normal(size=(rows, 10))
-    host[:, 0] = limit
-    host[:, 1] = np.where(draw.random(rows) < 0.6, 0.810161, -1.234323)
-    host[:, 5:] = 0.8 * delay[:, None] + 0.6 * host[:, 5:]
-    guest = draw.normal(size=(rows, 13))
-    guest[:, 0] = 0.8 * delay + 0.6 * guest[:, 0]
-    guest[:, 1:7] = 0.95 * bill[:, None] + 0.3 * guest[:, 1:7]
-    guest[:, 7:] = np.exp(0.7 * guest[:, 7:] + 0.3 * bill[:, None]) - 1.3
-    late = 1.2 * delay - 0.6 * limit - 0.3 * guest[:, 7] + draw.logistic(size=rows) > 1.9
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    for name, labels, columns in ((GUEST, {"y": late.astype(int)}, guest), (HOST, {}, host)):
-        numbers = {f"x{column}": values for column, values in enumerate(columns.T)}
-        table = pl.DataFrame({"id": np.arange(rows), **labels, **numbers})[draw.permutation(rows)]
-        table.write_csv(Path(folder) / name, float_precision=6)
 
 
 def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> pl.DataFrame:

@@ -82,6 +82,10 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
         raise UsageError(f"there is no class {positive!r}; there are: {', '.join(CLASSES)}")
     trains, tests = (None, None) if rows is None else _divided(rows)
     found = pictures(FOLDER if folder is None else folder, rows=trains, test_rows=tests)
+    return _data(found, "pictures of Fashion-MNIST were read, ", positive)
+
+
+def _data(found: Fashion, how: str, positive: str) -> Data:
     wanted = CLASSES.index(positive)
     return Data(
         name="fashion",
@@ -89,8 +93,7 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
         test=_rows(found.test, wanted),
         inputs=PictureInputs(1, SIDE),
         made=(
-            f"{len(found.train):,} training and {len(found.test):,} test pictures of Fashion-MNIST were read, "
-            "as its authors divide them.",
+            f"{len(found.train):,} training and {len(found.test):,} test {how}divided as its authors do.",
             f"The label says which pictures are of the class {positive!r}; the nine other classes are the negatives.",
             "Grey values stay bytes.",
         ),
@@ -125,22 +128,12 @@ def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
     return Fashion(Pictures(images[:rows], labels[:rows]), Pictures(images[rows:], labels[rows:]))
 
 
-def save(data: Fashion, folder: str | Path) -> None:
-    """The four packed idx files of a data set, as `load` reads them; grey values are rounded to bytes."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, part in (("train", data.train), ("t10k", data.test)):
-        grey = (part.images * 255).round().to(torch.uint8).reshape(-1, SIDE, SIDE)
-        for kind, values in (("images-idx3", grey), ("labels-idx1", part.labels.to(torch.uint8))):
-            sides = b"".join(side.to_bytes(4, "big") for side in values.shape)
-            content = bytes([0, 0, _UNSIGNED_BYTES, values.ndim]) + sides + values.cpu().contiguous().numpy().tobytes()
-            (folder / f"{name}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, mtime=0))
-
-
-def write_generated(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up pictures in the four official files: `generated`, one in seven of them for testing."""
+def made_up(rows: int, seed: int) -> Data:
+    """`generated` pictures as a data set of the lab, one in seven of them for testing."""
     trains, tests = _divided(rows)
-    save(generated(trains, seed, test_rows=tests), folder)
+    return _data(
+        generated(trains, seed, test_rows=tests), f"pictures were made up with the seed {seed}, ", "ankle boot"
+    )
 
 
 def _divided(rows: int) -> tuple[int, int]:

@@ -1,19 +1,19 @@
-"""Look-alikes of the large tables at any size, as tensors on any device.
+"""Look-alikes of the tables at any size, as tensors on any device.
 
 Codes are drawn as frequencies fall in such data, the k-th one about 1/k as often as the first. Labels come from a
 logistic model over some of the columns, with as many positives as asked, so that a network has something to learn and
 something that it can't know. Nothing here needs more than torch.
 
->>> data = criteo(1000, seed=0)
+>>> data = like("criteo", 1000, seed=0)
 >>> data.train.features[0].shape, data.train.features[1].shape, len(data.test)
 (torch.Size([900, 26]), torch.Size([900, 13]), 100)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,13 +38,32 @@ FULL_AVAZU = (
 AVAZU = tuple(min(count, 200_000) for count in FULL_AVAZU)
 """The same cut down to less than half a million codes in all."""
 
+LOOK_ALIKES: Mapping[str, Mapping[str, Any]] = {
+    "criteo": {"cardinalities": CRITEO, "numeric": 13, "share": 0.256},
+    "avazu": {"cardinalities": AVAZU, "numeric": 0, "share": 0.17, "days": 10},
+    "adult": {
+        "cardinalities": (9, 17, 15, 6, 3, 42), "numeric": 3, "own_cardinalities": (8, 7), "own_numeric": 2,
+        "share": 0.24, "test_share": 0.2,
+    },
+    "bank": {
+        "cardinalities": (13, 4, 5, 3, 3, 3), "numeric": 2, "own_cardinalities": (4, 32, 13, 5), "own_numeric": 4,
+        "share": 0.117, "test_share": 0.2,
+    },
+    "credit": {"cardinalities": (), "numeric": 10, "own_numeric": 13, "share": 0.22, "test_share": 0.2},
+    "flights": {
+        "cardinalities": (4, 13, 32, 8, 20), "numeric": 18, "own_cardinalities": (17, 105, 7, 4, 7), "own_numeric": 5,
+        "share": 0.086, "days": 365, "test_share": 0.2,
+    },
+}  # fmt: skip
+"""The columns of each table that has a look-alike, codes for what is missing included, and its share of positives."""
+
 CHUNK = 1 << 18
 """Rows that are drawn at once, which bounds the memory beside the result; another number draws other rows."""
 
 _BUCKETS = 1 << 10  # different effects that the codes of a column have, by their last bits
 _TELLING = 10  # columns of each kind that have an effect
 _SPREAD = 1.6  # of the logits
-_TURN, _TILT = 0.06, 0.02  # how much effects and frequencies change from day to day
+_TURN, _TILT = 0.06, 0.02  # how much effects and frequencies change from day to day, over ten days or as over ten
 _PROBE = 1 << 16  # rows by which the share of positives is set
 
 
@@ -88,6 +107,7 @@ class Drawing:
         sizes = torch.tensor(recipe.cardinalities, dtype=torch.float32, device=device)
         self._sizes, self._limits = sizes, (sizes - 1).clamp_min(0).to(torch.int32)
         telling = min(_TELLING, len(sizes)), min(_TELLING, recipe.numeric)
+        self._drift = min(1.0, 10 / (recipe.days or 10))
         turning = 1 if recipe.days is None else 2  # sets of effects, of which a day mixes its own
         self._effects = self._normal(turning, telling[0], _BUCKETS)
         self._weights = self._normal(turning, telling[1])
@@ -128,7 +148,7 @@ class Drawing:
         """Codes by Zipf's law (the logarithm of the rank is uniform), and numbers of which a fifth is missing."""
         uniform = self._uniform(len(days), len(self._sizes))
         if self.recipe.days is not None:
-            uniform = uniform ** (1 + _TILT * days.float())[:, None]
+            uniform = uniform ** (1 + _TILT * self._drift * days.float())[:, None]
         ranks = uniform.mul_((self._sizes + 1).log()).exp_().sub_(1)
         codes = torch.minimum(ranks.to(torch.int32), self._limits)
         numbers = self._uniform(len(days), self.recipe.numeric)
@@ -142,7 +162,7 @@ class Drawing:
             total += self._effects[:, column, codes[:, column] & (_BUCKETS - 1)].T
         if self.recipe.days is None:
             return total[:, 0] * self._factor + self._offset
-        angle = _TURN * days.float()
+        angle = _TURN * self._drift * days.float()
         total = total[:, 0] * angle.cos() + total[:, 1] * angle.sin()
         return total * self._factor + self._offset
 
@@ -167,30 +187,38 @@ def table(  # the options of a data set, by name
     test_share: float = 0.1,
     device: torch.device | str = "cpu",
     name: str = "generated",
+    own_cardinalities: Sequence[int] = (),
+    own_numeric: int = 0,
 ) -> Data:
-    """A generated table, drawn on the device itself."""
+    """A generated table, drawn on the device itself; the label party's own columns tell as the others do."""
     test = round(rows * test_share)
     if not 0 < test < rows:
         raise UsageError(f"{rows} rows with a share of {test_share} for testing: give enough for both sides")
-    drawing = Drawing(Recipe(tuple(cardinalities), numeric, share, seed, days), device)
+    both, numbers = (*cardinalities, *own_cardinalities), numeric + own_numeric
+    drawing = Drawing(Recipe(both, numbers, share, seed, days), device)
     spread = "" if days is None else f", over {days} days that drift a little"
     made = (
-        f"{rows:,} rows of {len(cardinalities)} categories ({sum(cardinalities):,} codes, frequencies by Zipf's law) "
-        f"and {numeric} numbers were generated with seed {seed}{spread}.",
+        f"{rows:,} rows of {len(both)} categories ({sum(both):,} codes, frequencies by Zipf's law) "
+        f"and {numbers} numbers were generated with seed {seed}{spread}.",
         f"Labels were drawn from a logistic model over some of the columns, {share:.1%} of them positive.",
         f"A share of {test_share:g} of the rows is for testing.",
     )
-    train = drawing.rows(rows - test)
-    return Data(name, train, drawing.rows(test), Table(tuple(cardinalities), numeric), made)
+    inputs = Table(tuple(cardinalities), numeric, tuple(own_cardinalities), own_numeric)
+    train, tests = (_parted(drawing.rows(count), inputs) for count in (rows - test, test))
+    return Data(name, train, tests, inputs, made)
 
 
-def criteo(rows: int, seed: int, *, device: torch.device | str = "cpu", test_share: float = 0.1) -> Data:
-    """What `tacit.lab.data.criteo.load` gives, generated: 26 categories of a million codes in all, 13 numbers, 25.6%
-    positives.
-    """
-    return table(rows, CRITEO, 13, 0.256, seed, test_share=test_share, device=device, name="generated:criteo")
+def _parted(rows: Rows, inputs: Table) -> Rows:
+    """The columns of both parties apart."""
+    if not inputs.own_cardinalities and not inputs.own_numeric:
+        return rows
+    widths = (len(inputs.cardinalities), len(inputs.own_cardinalities)), (inputs.numeric, inputs.own_numeric)
+    (codes, own_codes), (numbers, own_numbers) = (
+        x.split(wide, dim=1) for x, wide in zip(rows.features, widths, strict=True)
+    )
+    return Rows((codes, numbers), (own_codes, own_numbers), rows.labels, rows.days)
 
 
-def avazu(rows: int, seed: int, *, device: torch.device | str = "cpu", test_share: float = 0.1) -> Data:
-    """What `tacit.lab.data.avazu.load` gives, generated: 22 categories, 17% positives, ten days that drift."""
-    return table(rows, AVAZU, 0, 0.17, seed, days=10, test_share=test_share, device=device, name="generated:avazu")
+def like(name: str, rows: int, seed: int, *, device: torch.device | str = "cpu") -> Data:
+    """What `tacit.lab.data.load` gives of that name, made up."""
+    return table(rows, seed=seed, device=device, name=f"generated:{name}", **LOOK_ALIKES[name])

@@ -17,24 +17,38 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass
+import json
+import os
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
+from typing import IO, NamedTuple
 
 import numpy as np
 import polars as pl
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from tacit.disk import known_json, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Good
-from tacit.lab.data.pictures import Album, Progress, decoded, pillow
 from tacit.lab.data.reading import Text, header, require
 from tacit.lab.data.rows import Data, Pictures, Rows
 
 SIZE = 84
 """Pixels along each side, as in the papers."""
 
+CHUNK = 256
+"""Pictures that are decoded before they are written."""
+
+Progress = Callable[[int, int], None]
+"""Told how many pictures are done, of how many."""
+
+_ENDS = (".jpg", ".jpeg", ".png")
 _FOLDERS = ("jpeg/train", "train", "images", "HAM10000_images_part_1", "HAM10000_images_part_2")
 _NAME, _GROUP, _LABEL = "tacit picture", "tacit group", "tacit label"
 _REMEDY = (
@@ -43,9 +57,8 @@ _REMEDY = (
 )
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """One of the two collections: its names, its table, and the columns of it that are used."""
+class _Kind(NamedTuple):
+    """One of the two collections: its table, and the columns of it that are used."""
 
     data: str
     title: str
@@ -54,15 +67,14 @@ class _Kind:
     group: str
     label: str
     meanings: dict[str, bool]
-    grouped: str
 
 
 _OTHERS = ("akiec", "bcc", "bkl", "df", "nv", "vasc")
 _KINDS = (
-    _Kind("isic", "SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}, "patient"),
+    _Kind("isic", "SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}),
     _Kind(
         "ham10000", "HAM10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
-        {"mel": True, **dict.fromkeys(_OTHERS, False)}, "lesion",
+        {"mel": True, **dict.fromkeys(_OTHERS, False)},
     ),
 )  # fmt: skip
 
@@ -84,8 +96,7 @@ def load(  # the options of a data set, by name
 
     Args:
         folder: holds one of the two collections.
-        balance: negatives that are kept for each positive, drawn at random; None keeps all. A table with fewer
-            negatives, as HAM10000, keeps all of them.
+        balance: negatives that are kept for each positive, drawn at random; None keeps all.
         size: pixels along each side.
     """
     if not 0.0 < test_share < 1.0:
@@ -115,60 +126,51 @@ def load(  # the options of a data set, by name
         train=Rows((pixels[:train],), (), labels[:train]),
         test=Rows((pixels[train:],), (), labels[train:]),
         inputs=Pictures(3, size),
-        made=_said(kind, table, chosen, test, balance, size, seed, faults),
+        made=_said(kind, table, chosen, len(test), balance, size, seed, faults),
         skipped=faults.skipped,
     )
 
 
-def write_generated(folder: str | Path, rows: int, seed: int, *, kind: str = "SIIM-ISIC") -> None:
-    """Made-up lesions in the official format: melanomas are larger, darker and less round than moles.
-
-    One picture in ten is of a melanoma. A patient (or a lesion) has one picture or a few, all with the same label.
-
-    Args:
-        folder: where the table and the pictures go; it is made where there is none.
-        rows: pictures.
-        seed: of everything.
-        kind: "SIIM-ISIC" or "HAM10000".
-    """
-    known = {each.title: each for each in _KINDS}
-    if kind not in known:
-        raise UsageError(f"there is no collection {kind!r}; there are: {', '.join(known)}")
-    if rows < 1:
-        raise UsageError(f"rows is {rows}: choose a number of pictures from 1 on")
-    made, draw = known[kind], np.random.default_rng(seed)
-    groups = np.cumsum(draw.random(rows) < 0.6, dtype=np.int64)
-    labels = _tenth(groups, draw).tolist()
-    words = {positive: word for word, positive in reversed(made.meanings.items())}
-    people = (f"ISIC_{row:07d},P_{groups[row]:07d},{words[label]}" for row, label in enumerate(labels))
-    pictures = Path(folder) / ("jpeg/train" if kind == "SIIM-ISIC" else "images")
-    pictures.mkdir(parents=True, exist_ok=True)
-    head = f"{made.name},{made.group},{made.label}"
-    (Path(folder) / made.file).write_text("\n".join([head, *people]) + "\n")
-    for row, label in enumerate(labels):
-        (pictures / f"ISIC_{row:07d}.jpg").write_bytes(_lesion(label, draw))
+def _said(
+    kind: _Kind, table: pl.DataFrame, chosen: pl.DataFrame, test: int, balance: int | None, size: int, seed: int,
+    faults: Faults,
+) -> tuple[str, ...]:  # fmt: skip
+    kept = "All pictures" if balance is None else f"All positives and at most {balance} negatives for each"
+    return (
+        f"{len(table):,} pictures of {kind.title} were read; the label says which are melanomas: "
+        f"{int(table[_LABEL].sum()):,}.",
+        *faults.said(),
+        f"{kept}, drawn by a hash of name and seed {seed}: {len(chosen):,} pictures are used, "
+        f"{int(chosen[_LABEL].sum()):,} of them positive.",
+        f"Each picture was made {size} by {size} pixels whatever its shape, bilinear with smoothing; its three "
+        "channels are bytes.",
+        f"{test:,} of {len(chosen):,} pictures are for testing, drawn by a hash of {kind.group} and seed {seed}: none "
+        "is on both sides.",
+    )
 
 
-def _tenth(groups: NDArray[np.int64], draw: np.random.Generator) -> NDArray[np.bool_]:
-    """Labels for whole groups, drawn until a tenth of the pictures is positive."""
-    known, sizes = np.unique(groups, return_counts=True)
-    order = draw.permutation(len(known))
-    enough = int(np.searchsorted(np.cumsum(sizes[order]), len(groups) / 10)) + 1
-    return np.isin(groups, known[order[:enough]])
+def made_up(rows: int, seed: int) -> Data:
+    """Made-up lesions: melanomas are larger, darker and less round than moles. One picture in ten is of a melanoma."""
+    if rows < 10:
+        raise UsageError(f"rows is {rows}: choose a number of pictures from 10 on")
+    draw, test = np.random.default_rng(seed), rows // 5
+    labels = draw.permutation(rows) < rows / 10
+    pixels = torch.from_numpy(np.stack([_lesion(label, draw) for label in labels.tolist()]))
+    found = Rows((pixels,), (), torch.from_numpy(labels).float())
+    said = f"{rows:,} pictures of lesions were made up with the seed {seed}, {test:,} of them for testing."
+    return Data("isic", found[: rows - test], found[rows - test :], Pictures(3, SIZE), (said,))
 
 
-def _lesion(positive: bool, draw: np.random.Generator) -> bytes:
-    """A dark spot on skin, as a JPEG file of 120 by 90 pixels."""
-    down, across = np.mgrid[-45:45, -60:60] / 45.0
+def _lesion(positive: bool, draw: np.random.Generator) -> NDArray[np.uint8]:
+    """A dark spot on skin.  (3, 84, 84)"""
+    down, across = np.mgrid[-42:42, -42:42] / 42.0
     stretch, radius = (1.8, 0.55) if positive else (1.2, 0.38)
     distance = np.hypot(down - draw.normal(0, 0.1), (across - draw.normal(0, 0.1)) / draw.uniform(1, stretch))
     spot = 1 / (1 + np.exp(12 * (distance - radius * draw.uniform(0.7, 1.3))))
     dark = np.array([70.0, 110.0, 120.0]) * (1.25 if positive else 0.9) * draw.uniform(0.8, 1.2)
     skin = np.array([225.0, 175.0, 155.0]) + draw.normal(0, 8, 3)
-    picture = skin - spot[..., None] * dark + draw.normal(0, 4, (90, 120, 1))
-    file = io.BytesIO()
-    pillow().fromarray(picture.clip(0, 255).astype(np.uint8)).save(file, "JPEG", quality=85)
-    return file.getvalue()
+    picture = skin[:, None, None] - dark[:, None, None] * spot + draw.normal(0, 4, (1, SIZE, SIZE))
+    return np.asarray(picture.clip(0, 255).astype(np.uint8))
 
 
 def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
@@ -208,19 +210,90 @@ def _scramble(names: pl.Series, seed: int) -> NDArray[np.float64]:
     return np.array([int.from_bytes(word, "big") >> 11 for word in words], dtype=np.float64) * 2.0**-53
 
 
-def _said(
-    kind: _Kind, table: pl.DataFrame, chosen: pl.DataFrame, test: pl.DataFrame, balance: int | None, size: int,
-    seed: int, faults: Faults,
-) -> tuple[str, ...]:  # fmt: skip
-    kept = "All pictures" if balance is None else f"All positives and at most {balance} negatives for each"
-    return (
-        f"{len(table):,} pictures of {kind.title} were read; the label says which are melanomas: "
-        f"{int(table[_LABEL].sum()):,}.",
-        *faults.said(),
-        f"{kept}, drawn by a hash of name and seed {seed}: {len(chosen):,} pictures are used, "
-        f"{int(chosen[_LABEL].sum()):,} of them positive.",
-        f"Each picture was made {size} by {size} pixels whatever its shape, bilinear with smoothing; its three "
-        "channels are bytes.",
-        f"{len(test):,} of {len(chosen):,} pictures are for testing, drawn by a hash of {kind.grouped} and seed "
-        f"{seed}: no {kind.grouped} is on both sides.",
-    )
+# --- pictures of folders, decoded once, to one size, into a file of bytes that is mapped and not read ----------------
+
+
+class Album:
+    """Pictures in folders by their names, without the end of the file's name; of two with one name the first counts."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self.place = ", ".join(map(str, folders))  # for errors
+        self.paths: dict[str, str] = {}
+        known = hashlib.sha256()
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                files = sorted((entry.name, entry.path, entry.stat()) for entry in entries if entry.is_file())
+            for name, path, about in files:
+                stem, end = os.path.splitext(name)
+                if end.lower() in _ENDS and stem not in self.paths:
+                    self.paths[stem] = path
+                    known.update(f"{path}\0{about.st_size}\0{about.st_mtime_ns}\n".encode())
+        self.digest = known.hexdigest()  # changes when a picture does, as far as sizes and times tell
+
+
+def decoded(
+    album: Album, names: Sequence[str], size: int, folder: Path, faults: Faults, *, progress: Progress | None,
+    workers: int,
+) -> tuple[list[str], Tensor]:  # fmt: skip
+    """Those pictures that can be decoded, and their pixels, from the file that an earlier call made or anew.
+
+    Returns:
+        Their names, and the pictures in the same order, mapped.  (names, 3, size, size) uint8
+    """
+    if size < 1:
+        raise UsageError(f"size is {size}: choose a number of pixels from 1 on, for example 84")
+    pillow()  # is there, or it is said what to install
+    about = json.dumps([size, album.digest, faults.bad, list(names)])
+    pixels = folder / f"pictures-{hashlib.sha256(about.encode()).hexdigest()[:20]}.bytes"
+    kept = pixels.with_suffix(".json")  # the names, written last
+    report = progress or (lambda done, total: None)
+    good: list[str] = (known_json(kept) if pixels.exists() else None) or []
+    if good and pixels.stat().st_size == 3 * size * size * len(good):
+        faults.skipped += len(names) - len(good)
+        report(len(names), len(names))
+    else:
+        good.clear()
+        with storing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+        def write(file: IO[bytes]) -> None:
+            report(0, len(names))
+            with ThreadPoolExecutor(workers) as pool:
+                for start in range(0, len(names), CHUNK):
+                    chunk = names[start : start + CHUNK]
+                    for name, found in zip(chunk, pool.map(lambda n: _one(album.paths[n], size), chunk), strict=True):
+                        if isinstance(found, Exception):
+                            faults.meet(f"the picture {name} in {album.place} can't be decoded ({found})")
+                        else:
+                            file.write(found)
+                            good.append(name)
+                    report(start + len(chunk), len(names))
+
+        replaced(pixels, write)
+        write_json(kept, good)
+    if not good:
+        raise DataError(f"none of {len(names)} pictures in {album.place} can be decoded: get them anew")
+    # Each page is this process's own once it is written to: torch wants tensors that could be.
+    return good, torch.from_numpy(np.memmap(pixels, np.uint8, "c", shape=(len(good), 3, size, size)))
+
+
+def _one(path: str, size: int) -> bytes | Exception:
+    """A picture's bytes, channel by channel, or why there are none."""
+    image = pillow()
+    try:
+        with image.open(io.BytesIO(Path(path).read_bytes()), formats=("JPEG", "PNG")) as picture:
+            # A large JPEG file is decoded at a fraction of its size, at least twice the wanted one.
+            picture.draft("RGB", (2 * size, 2 * size))
+            small = picture.convert("RGB").resize((size, size), image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, struct.error, image.DecompressionBombError) as error:
+        return error
+    return np.asarray(small).transpose(2, 0, 1).tobytes()
+
+
+def pillow() -> ModuleType:
+    """Pillow's `Image`, which is an extra and imported only where pictures are decoded or written."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UsageError("pictures can't be read without Pillow: pip install -e '.[images]' in the checkout") from None
+    return Image

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from tacit.align.encoder import Inputs
+from tacit.align.encoder import Columns, Inputs
 from tacit.audit.attacks.accumulated import accumulated
 from tacit.audit.run import attack_all
 from tacit.disk import append_line, make_folder, read_lines
 from tacit.errors import UsageError
-from tacit.lab.data.rows import Rows
+from tacit.lab.data.flights import AIRPORT_INPUTS
+from tacit.lab.data.rows import Data, Pictures, Rows, Table
 from tacit.lab.one_shot.settings import CUT, Family, Search, Setting
-from tacit.lab.one_shot.world import World
 from tacit.lab.stack.network import network_for
 from tacit.lab.trial import Course, Problem, train
 from tacit.one_shot import floor
@@ -34,7 +35,7 @@ from tacit.one_shot.learn import learner
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.sums import sums
-from tacit.one_shot.target import figures
+from tacit.one_shot.target import Target, figures
 from tacit.protect.gradient import protection
 
 FILE = "one_shot.jsonl"
@@ -259,3 +260,50 @@ def _known(path: Path, recipe: dict[str, Any]) -> dict[tuple[Setting, int], Tria
         changed = ", ".join(key for key in recipe if before.get(key) != recipe[key])
         raise UsageError(f"{path} holds trials with another {changed}: choose another folder with --out, or delete it")
     return {(trial.setting, trial.seed): trial for trial in trials}
+
+
+# --- a data set as both parties have it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class World:
+    """A data set as both parties have it, training rows first."""
+
+    name: str  # of the data set
+    inputs: Table | Pictures  # what kind of rows these are
+    rows: Inputs | Tensor  # the feature party's
+    columns: Columns  # their names
+    own: Inputs  # the label party's
+    target: Target  # the labels
+    train: int  # how many rows are for training
+
+    @property
+    def share(self) -> float:
+        """Of positives, among the training rows."""
+        return float(self.target.values[: self.train].mean())
+
+    @property
+    def digest(self) -> str:
+        """Of the labels and the shape: enough to tell that another data set was meant."""
+        shape = f"{self.name} {self.train} {len(self.target)} {self.columns}"
+        return hashlib.sha256(shape.encode() + self.target.values.tobytes()).hexdigest()[:16]
+
+
+def world_of(data: Data) -> World:
+    """A data set of the lab as both parties have it."""
+    both = [torch.cat(pair) for pair in zip(data.train.features, data.test.features, strict=True)]
+    mine = [torch.cat(pair) for pair in zip(data.train.own, data.test.own, strict=True)]
+    labels = torch.cat([data.train.labels, data.test.labels]).long().numpy()
+    target = Target("classes", 2, labels, np.ones(len(labels), bool), "2 classes")
+    empty = Inputs(torch.zeros(len(labels), 0, dtype=torch.int64), torch.zeros(len(labels), 0), ())
+    if not isinstance(data.inputs, Table):
+        pictures = both[0].float() / (255 if both[0].dtype == torch.uint8 else 1)
+        places = looked_for(pictures, len(data.train)).numeric.shape[1]
+        named = Columns((), tuple(f"place {number}" for number in range(places)))
+        return World(data.name, data.inputs, pictures, named, empty, target, len(data.train))
+    rows = Inputs(both[0].long(), both[1].float(), data.inputs.cardinalities)
+    own = Inputs(mine[0].long(), mine[1].float(), data.inputs.own_cardinalities) if mine else empty
+    codes, numbers = range(len(data.inputs.cardinalities)), range(data.inputs.numeric)
+    names = Columns(tuple(f"c{place}" for place in codes), tuple(f"x{place}" for place in numbers))
+    names = AIRPORT_INPUTS if data.name == "flights" else names
+    return World(data.name, data.inputs, rows, names, own, target, len(data.train))

@@ -21,7 +21,6 @@ from torch.nn import functional
 from tacit.align.batches import batches
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Rows
-from tacit.lab.stack.bounds import finite_or_zero
 from tacit.lab.stack.graph import Replayed, tensors_in, with_tensors
 from tacit.lab.stack.halves import StackedBottom, StackedTop
 from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED, Measure
@@ -348,3 +347,34 @@ def _flipped(settings: Sequence[Setting], labels: Tensor) -> tuple[Tensor, Tenso
         for i in which
     ]
     return torch.tensor(which, device=labels.device), torch.stack(made).to(labels.device)
+
+
+# --- replicas that run away ------------------------------------------------------------------------------------------
+
+
+LIMIT = 1e15
+"""What is larger at the cut has run away: its squares, and noise for it, soon fit no float32."""
+
+
+def finite_or_zero(x: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
+    """Zeros for replicas that are not alive, or whose numbers are not finite or beyond `LIMIT`; and who is left.
+
+    >>> kept, alive = finite_or_zero(torch.tensor([[1.0, 2.0], [3.0, torch.inf]]), torch.tensor([True, True]))
+    >>> kept.tolist(), alive.tolist()
+    ([[1.0, 2.0], [0.0, 0.0]], [True, False])
+    """
+    if not x.is_cuda and bool((alive & _bounded(x)).all()):  # nothing waits for a device; a CPU is spared the copy
+        return x, alive
+    return _masked(x, alive)
+
+
+@fused
+def _masked(x: Tensor, alive: Tensor) -> tuple[Tensor, Tensor]:
+    left = alive & _bounded(x)
+    return torch.where(left.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0), left
+
+
+def _bounded(x: Tensor) -> Tensor:
+    """Whether all of a replica's numbers are within bounds, which NaN is not.  (replicas,)"""
+    each = tuple(range(1, x.ndim))
+    return torch.maximum(x.amax(each), -x.amin(each)) < LIMIT

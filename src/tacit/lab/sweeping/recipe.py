@@ -48,7 +48,7 @@ _HASHED, _SPREAD = 1 << 25, 10_000  # bytes of a tensor that are all hashed; row
 class Plan:
     """What a sweep trains and tries, and on what machine."""
 
-    # protections as `tacit.lab.sweeping.grids.grid` reads them; `none` is always among them
+    # protections as `tacit.lab.sweeping.settings.grid` reads them; `none` is always among them
     protect: Sequence[str] = ("iso", "max_norm", "marvell", "matched")
     strengths: int = 8  # how many of each protection
     seeds: int | Sequence[int] = 1  # how many, or which: of first weights, batches and noise
@@ -124,7 +124,8 @@ def cut_size(network: Network) -> int:
 
 def paper_of(data: str) -> Paper | None:
     """How the papers train on the data set of that name, a generated one like the real one; None if they do not."""
-    return PAPERS.get({"skin": "isic", "ham10000": "isic"}.get(name := data.removeprefix("generated:"), name))
+    name = data.removeprefix("generated:")
+    return PAPERS.get("isic" if name == "ham10000" else name)
 
 
 def recipe_for(data: Data, plan: Plan) -> Recipe:

@@ -23,10 +23,9 @@ from tacit.lab.data.rows import Data
 from tacit.lab.sweeping import memory as sizes
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.cluster import Cluster, connected
-from tacit.lab.sweeping.grids import grid
 from tacit.lab.sweeping.recipe import Plan, Recipe, paper_of, recipe_for, shortened
 from tacit.lab.sweeping.results import Sweep
-from tacit.lab.sweeping.settings import Setting
+from tacit.lab.sweeping.settings import Setting, grid
 from tacit.lab.sweeping.wave import Progress, Row, Wave
 
 if TYPE_CHECKING:

@@ -2,8 +2,7 @@
 
 The tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
 more behind its schedule. Every feature is known before the flight leaves. Rows of the data set know their day, counted
-from 0 on 1 January, and are sorted by it, so that a model can be trained day by day. `generated` makes up as many such
-flights as asked.
+from 0 on 1 January, and are sorted by it, so that a model can be trained day by day.
 
 >>> data = tables().aligned(limit=1000)
 >>> data.train.feature_party.numeric.dtype, data.train.labels.shape == data.train.ids.shape
@@ -16,7 +15,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from tacit.align.tables import Columns
@@ -31,9 +29,6 @@ FOLDER = Path(__file__).parent
 
 MINUTES = (-30, 180)
 """What delays in minutes are clipped to."""
-
-_SHARE = 0.086  # of flights that are late, as in the shipped ones
-_MISSING = "Where gust, pressure or the age of the aircraft is missing, a column of its own says so."
 
 AIRPORT_INPUTS = Columns(
     categorical=("origin", "month", "day", "weekday", "hour"),
@@ -85,37 +80,11 @@ def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> 
         f"{len(table):,} flights of 2013 that both the airport and the airline know were read from the tables shipped "
         "with tacit.",
         "The label says which flights came an hour late or more.",
-        _MISSING,
+        "Where gust, pressure or the age of the aircraft is missing, a column of its own says so.",
     )
-    return _data(table, read, rows, seed, test_share)
-
-
-def generated(rows: int, seed: int, *, test_share: float = 0.2) -> Data:
-    """Made-up flights with the columns and values of the shipped ones, spread evenly over the days of the year.
-
-    Each column is drawn by itself, so columns tell nothing about each other. Who is late comes from a logistic model
-    over the hour, the visibility, the carrier and the origin, with about the shipped share.
-    """
-    draw, known = np.random.default_rng(seed), tables().common
-    date = pl.Series(np.datetime64("2013-01-01", "D") + np.arange(rows) * 365 // rows)
-    own = ("flight_id", "month", "day", "weekday", "late")
-    table = pl.DataFrame(
-        [known[name].gather(draw.integers(len(known), size=rows)) for name in known.columns if name not in own]
-    ).with_columns(
-        pl.Series("flight_id", np.arange(rows)), month=date.dt.month(), day=date.dt.day(), weekday=date.dt.weekday()
-    )  # fmt: skip
-    chances = (table["hour"].to_numpy() - 13.0) / 4 + (10.0 - table["visib"].fill_null(10.0).to_numpy()) / 3
-    for name in ("carrier", "origin"):
-        found, place = np.unique(table[name].to_numpy(), return_inverse=True)
-        chances += draw.normal(0.0, 0.7, len(found))[place]
-    chances += draw.logistic(size=rows)
-    table = table.with_columns(pl.Series("late", chances > np.quantile(chances, 1 - _SHARE)))
-    read = (
-        f"{rows:,} flights were made up, each column drawn by itself from the values of those shipped with tacit.",
-        "Which ones are late was drawn from a logistic model over hour, visibility, carrier and origin.",
-        _MISSING,
-    )
-    return _data(table, read, None, seed, test_share)
+    day = (pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64)
+    joint = _joint(with_inputs(table).with_columns(day.alias(DAY)))
+    return joint.data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed, test_share=test_share)
 
 
 def with_inputs(table: pl.DataFrame) -> pl.DataFrame:
@@ -164,12 +133,6 @@ def airline() -> pl.DataFrame:
 def tables() -> Flights:
     """Both tables."""
     return Flights(airport=airport(), airline=airline())
-
-
-def _data(table: pl.DataFrame, read: tuple[str, ...], rows: int | None, seed: int, test_share: float) -> Data:
-    day = (pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64)
-    joint = _joint(with_inputs(table).with_columns(day.alias(DAY)))
-    return joint.data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed, test_share=test_share)
 
 
 def _joint(table: pl.DataFrame) -> Joint:
