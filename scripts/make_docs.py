@@ -120,7 +120,7 @@ Both parties' rows are joined in the clear: this is a lab, not a training betwee
 columns of the real one, about the same share of positives and something to learn, and tells nothing about the real
 data. `benchmarks/_official_files.py` writes files of the large ones.
 
-The skin lesions have two names, `isic` and `ham10000`. Each reads whichever of the two collections the folder holds. The
+The skin lesions have two names, `isic` and `ham10000`. Each reads whichever of the two the folder holds. The
 data set is then called `isic` (SIIM-ISIC, which the papers use) or `ham10000`."""
 
 _PREPARED = """\
