@@ -54,7 +54,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Protections of the gradient": (
         "Their arguments are in [the list of protections](ref-protections.md).",
         ("tacit.none", "tacit.iso", "tacit.max_norm", "tacit.marvell", "tacit.matched", "tacit.clip",
-         "tacit.label_distance_correlation", "tacit.chain", "tacit.protection", "tacit.protect.gradient.marvell.solve"),
+         "tacit.chain", "tacit.protection", "tacit.protect.gradient.marvell.solve"),
     ),
     "Protections of labels": ("Once, before any loss.", ("tacit.randomized_response",)),
     "Protections of the embedding": (

@@ -217,7 +217,6 @@ def test_a_wrong_contract(old, new, words):
         (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
         (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
         (FEATURES, "embedding = [", 'gradient = { name = "none" }\nembedding = [', ["gradient: is not for a"]),
-        (FEATURES, "embedding = [", "label_distance_correlation = 1.0\nembedding = [", ["is not for a party with"]),
         (LABEL, "[protect]\n", "[protect]\nembedding = []\n", ["[protect] embedding: is not for a party"]),
         (FEATURES, "layers = 3", "layers = 0", ["[model] layers: a feature party's half has at least one layer"]),
         (FEATURES, 'ids = ["id"]', "ids = []", ["[data] ids", "at least 1"]),

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from tacit.protect.gradient import protection as protection
     from tacit.protect.gradient.clip import clip as clip
     from tacit.protect.gradient.iso import iso as iso
-    from tacit.protect.gradient.label_distance_correlation import (
-        label_distance_correlation as label_distance_correlation,
-    )
     from tacit.protect.gradient.marvell import marvell as marvell
     from tacit.protect.gradient.matched import matched as matched
     from tacit.protect.gradient.max_norm import max_norm as max_norm
@@ -63,7 +60,6 @@ _HOME = {
     "flips": "tacit.one_shot.flips",
     "gaussian": "tacit.protect.embedding.gaussian",
     "iso": "tacit.protect.gradient.iso",
-    "label_distance_correlation": "tacit.protect.gradient.label_distance_correlation",
     "marvell": "tacit.protect.gradient.marvell",
     "matched": "tacit.protect.gradient.matched",
     "max_norm": "tacit.protect.gradient.max_norm",

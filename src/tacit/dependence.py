@@ -38,9 +38,7 @@ class Normals(Protocol):
 Randomness = torch.Generator | Normals | None
 
 
-def distance_correlation(
-    x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None, stacked: bool = False
-) -> Tensor:
+def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None) -> Tensor:
     """How much the rows of z say about those of x: 0 where they are independent, 1 where z is x moved, turned, scaled.
 
     The distance correlation of Szekely, Rizzo and Bakirov (2007): the root of dCov^2(x, z) over the root of
@@ -56,25 +54,22 @@ def distance_correlation(
             Its slope is held where the square is nearer to 0 than chance takes it (1/n), so that it serves as a loss.
         noise: randomness, with which of more than `EXACT_ROWS` rows only as many are looked at. Without it all pairs
             are, however many rows there are.
-        stacked: x and z are stacks of batches; the answer is one number for each.  (stack, n, *)
 
     Returns:
-        One number, in z's dtype (float32 if that is narrower), differentiable in x and z.  () or (stack,)
+        One number, in z's dtype (float32 if that is narrower), differentiable in x and z.
 
     >>> line = torch.tensor([[0.0], [1.0], [3.0], [4.0]])
     >>> distance_correlation(line, 5 - 2 * line).item()
     1.0
     """
-    square, least = _square(x, z, unbiased, noise, stacked)
+    square, least = _square(x, z, unbiased, noise)
     fixed = square.detach()
     root = fixed.sign() * fixed.abs().sqrt()
     slope = 0.5 / fixed.abs().clamp(min=least).sqrt()
     return _narrow(root + slope * (square - fixed), z)
 
 
-def log_distance_correlation(
-    x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None, stacked: bool = False
-) -> Tensor:
+def log_distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None) -> Tensor:
     """The logarithm of the distance correlation, as a loss: finite, with a finite gradient, at 0 too.
 
     Arguments are those of `distance_correlation`. The plain version stops at -13.8, a correlation of a millionth, with
@@ -85,15 +80,15 @@ def log_distance_correlation(
     >>> log_distance_correlation(line, 5 - 2 * line).item()
     0.0
     """
-    square, least = _square(x, z, unbiased, noise, stacked)
+    square, least = _square(x, z, unbiased, noise)
     whole = square.clamp(min=0.0) + least if unbiased else square.clamp(min=least)
     return _narrow(whole.log() / 2, z)
 
 
-def _square(x: Tensor, z: Tensor, unbiased: bool, noise: Randomness, stacked: bool) -> tuple[Tensor, float]:
-    """The squared correlation in float64, () or (stack,), and what it is hardly told from 0 below."""
-    _check(x, z, unbiased, stacked)
-    one, other = (side.flatten(2) if stacked else side.flatten(1)[None] for side in (x, z))
+def _square(x: Tensor, z: Tensor, unbiased: bool, noise: Randomness) -> tuple[Tensor, float]:
+    """The squared correlation in float64, and what it is hardly told from 0 below."""
+    _check(x, z, unbiased)
+    one, other = (side.flatten(1)[None] for side in (x, z))
     if noise is not None and one.shape[1] > EXACT_ROWS:
         if isinstance(noise, torch.Generator):
             draw = torch.randn(one.shape[1], generator=noise, device=noise.device).to(one.device)
@@ -102,27 +97,27 @@ def _square(x: Tensor, z: Tensor, unbiased: bool, noise: Randomness, stacked: bo
         some = draw.argsort()[:EXACT_ROWS]
         one, other = one[:, some], other[:, some]
     square: Tensor = _Cosine.apply(one, other, unbiased)  # type: ignore[no-untyped-call]
-    return square if stacked else square.squeeze(0), 1 / one.shape[1] if unbiased else _SMALL
+    return square.squeeze(0), 1 / one.shape[1] if unbiased else _SMALL
 
 
 def _narrow(value: Tensor, like: Tensor) -> Tensor:
     return value.to(torch.promote_types(like.dtype, torch.float32))
 
 
-def _check(x: Tensor, z: Tensor, unbiased: bool, stacked: bool) -> None:
+def _check(x: Tensor, z: Tensor, unbiased: bool) -> None:
     """Refuse what has no distance correlation."""
-    lead = 2 if stacked else 1
     shapes = f"x is {tuple(x.shape)} and z is {tuple(z.shape)}"
-    if x.ndim < lead + 1 or z.ndim < lead + 1 or x.shape[:lead] != z.shape[:lead]:
-        wanted = "(stack, rows, *) twice" if stacked else "(rows, *) twice"
-        raise TensorError(f"distance correlation: {shapes}: pass {wanted}, with the same examples in the same order")
+    if x.ndim < 2 or z.ndim < 2 or len(x) != len(z):
+        raise TensorError(
+            f"distance correlation: {shapes}: pass (rows, *) twice, with the same examples in the same order"
+        )
     if x.numel() == 0 or z.numel() == 0:
         raise TensorError(f"distance correlation: {shapes}, and one of them is empty: pass rows of at least one number")
     for name, side in (("x", x), ("z", z)):
         if not side.is_floating_point():
             raise TensorError(f"distance correlation: {name} is of {side.dtype}: convert it, as {name}.float()")
     least = 4 if unbiased else 2
-    if x.shape[lead - 1] < least:
+    if len(x) < least:
         how = "the unbiased version needs 4 rows or more" if unbiased else "a correlation needs 2 rows or more"
         raise TensorError(f"distance correlation: {shapes}: {how}: pass larger batches")
 

@@ -72,23 +72,6 @@ def test_trailing_dimensions_are_flattened_and_narrow_dtypes_taken(unbiased, dty
     assert torch.equal(distance_correlation(x.reshape(16, 3, 2, 2), z.reshape(16, 2, 3), unbiased=unbiased), flat)
 
 
-@measures
-@both
-def test_a_stack_is_its_batches(measure, unbiased):
-    pairs = [rows(seed, 12) for seed in range(3)]
-    x, z = (torch.stack(side) for side in zip(*pairs, strict=True))
-    z[1] = 4.0  # one batch that does not vary
-    z.requires_grad_()
-    together = measure(x, z, unbiased=unbiased, stacked=True)
-    together.sum().backward()
-    for i in range(3):
-        leaf = z[i].detach().requires_grad_()
-        alone = measure(x[i], leaf, unbiased=unbiased)
-        alone.backward()
-        torch.testing.assert_close(together[i], alone)
-        torch.testing.assert_close(z.grad[i], leaf.grad)
-
-
 # --- what it does not depend on --------------------------------------------------------------------------------------
 
 shapes = st.tuples(st.integers(0, 10_000), st.integers(2, 30), st.integers(1, 6), st.integers(1, 6))
@@ -127,14 +110,19 @@ def test_a_moved_turned_scaled_copy_gives_1(shape, size, shift):
         assert distance_correlation(x, copy, unbiased=True).item() == pytest.approx(1.0, abs=1e-6)
 
 
+def of_each(x, z, **options):
+    """The correlation of each of several batches."""
+    return torch.stack([distance_correlation(*pair, **options) for pair in zip(x, z, strict=True)])
+
+
 def test_independent_rows_give_about_0_without_bias_and_more_with():
     """The mean square of 400 independent batches within 4 standard errors of 0: false alarms 6e-5."""
     g = torch.Generator().manual_seed(5)
     x, z = torch.randn(400, 20, 4, generator=g), torch.rand(400, 20, 6, generator=g)
-    each = distance_correlation(x, z, unbiased=True, stacked=True).double()
+    each = of_each(x, z, unbiased=True).double()
     squares = each * each.abs()
     assert abs(squares.mean()) < 4 * squares.std() / 20
-    plain = distance_correlation(x, z, stacked=True)
+    plain = of_each(x, z)
     assert plain.min() > 0.2
     assert distance_correlation(x[0].repeat(50, 1), torch.rand(1000, 6, generator=g)).item() < 0.15
 
@@ -147,8 +135,8 @@ def test_figure_2_of_the_report_the_plain_one_falls_with_the_batch_size_and_the_
     for n in (16, 64, 192, 512):
         x = (torch.randn(8, n, 12, generator=g) @ mix + torch.randn(8, n, 384, generator=g)).relu()
         z = torch.randn(8, n, 384, generator=g)
-        plain.append(distance_correlation(x, z, stacked=True).mean().item())
-        each = distance_correlation(x, z, unbiased=True, stacked=True).double()
+        plain.append(of_each(x, z).mean().item())
+        each = of_each(x, z, unbiased=True).double()
         squares = each * each.abs()
         assert abs(squares.mean()) < 6 * squares.std() / 8**0.5  # Student's with 7 degrees of freedom: 5e-4
         corrected.append(squares.mean().item())
@@ -285,7 +273,6 @@ def test_it_can_be_learned_away(unbiased):
     [
         ((5, 2), (4, 2), {}, r"x is \(5, 2\) and z is \(4, 2\).*same examples"),
         ((5,), (5, 2), {}, r"pass \(rows, \*\) twice"),
-        ((5, 2), (5, 2), {"stacked": True}, r"pass \(stack, rows, \*\) twice"),
         ((5, 0), (5, 2), {}, "one of them is empty"),
         ((1, 2), (1, 2), {}, "2 rows or more: pass larger batches"),
         ((3, 2), (3, 2), {"unbiased": True}, "needs 4 rows or more: pass larger batches"),

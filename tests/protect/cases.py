@@ -23,7 +23,6 @@ QUIET = [  # what torch itself says on a device, when it compiles and when it lo
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "clip": [{"norm": 2.0}, {"norm": 0.01}],
     "iso": [{"t": 0.01}, {"t": 25.0}],
-    "label_distance_correlation": [{"weight": 0.01}, {"weight": 10.0, "log": False}],
     "marvell": [
         {"scale": 0.1},
         {"scale": 40.0, "warmup": 0},
@@ -35,33 +34,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "max_norm": [{}],
     "none": [{}],
 }
-NEEDS_EMBEDDING = {"label_distance_correlation"}
 # By their own formulas; their reports count the rows.
-MAY_LEAVE_ROWS = {"none", "clip", "max_norm", "marvell", "label_distance_correlation"}
+MAY_LEAVE_ROWS = {"none", "clip", "max_norm", "marvell"}
 BLIND = {"none"}  # does not look at labels at all
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """A protection that is always told an embedding: one that the gradient would pull towards 0."""
-
-    inner: Any
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    def init(self):
-        return self.inner.init()
-
-    def fresh(self):
-        return self.inner.fresh()
-
-    def update(self, grad, labels, state, noise, embedding=None):
-        return self.inner.update(grad, labels, state, noise, grad * 3 if embedding is None else embedding)
-
-    def __call__(self, grad, labels, noise, embedding=None):
-        return self.inner(grad, labels, noise, grad * 3 if embedding is None else embedding)
 
 
 @dataclass(frozen=True)
@@ -74,13 +49,8 @@ class Case:
     def names(self) -> set[str]:
         return {name for name, _ in self.parts}
 
-    def make(self, *, embedded: bool = True) -> Protection:
-        made = [
-            Embedded(gradient.protection(name, **options))
-            if embedded and name in NEEDS_EMBEDDING
-            else gradient.protection(name, **options)
-            for name, options in self.parts
-        ]
+    def make(self) -> Protection:
+        made = [gradient.protection(name, **options) for name, options in self.parts]
         return made[0] if len(made) == 1 else chain(*made)
 
     def __str__(self) -> str:
@@ -97,7 +67,6 @@ CASES = [Case(((name, options),)) for name in gradient.names() for options in OP
 CASES += [
     Case((("clip", {"norm": 0.5}), ("marvell", {"leak_auc": 0.6}))),
     Case((("iso", {"t": 1.0}), ("matched", {"leak_auc": 0.6, "visits": 2}))),
-    Case((("label_distance_correlation", {"weight": 0.1}), ("matched", {"leak_auc": 0.6}))),
 ]
 every = pytest.mark.parametrize("case", CASES, ids=str)
 on_every_device = pytest.mark.parametrize("device", DEVICES)

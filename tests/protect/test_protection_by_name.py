@@ -17,7 +17,6 @@ OPTIONS = {
 STRENGTHS = [
     ("clip", "norm"),
     ("iso", "t"),
-    ("label_distance_correlation", "weight"),
     ("marvell", "scale"),
     ("marvell", "sum_kl"),
     ("marvell", "detection_error"),
@@ -38,7 +37,7 @@ def test_every_name_makes_a_protection_of_that_name(seeded):
 
 @pytest.mark.parametrize("name", ["marvel", "", "_base", "_solver", "chain", "Marvell", "marvell.solve", "os"])
 def test_an_unknown_name_is_answered_with_the_known_ones(name):
-    with pytest.raises(UsageError, match="there are: clip, iso, label_distance_correlation, marvell") as caught:
+    with pytest.raises(UsageError, match="there are: clip, iso, marvell") as caught:
         protection(name)
     assert repr(name) in str(caught.value)
 

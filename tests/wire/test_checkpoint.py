@@ -247,7 +247,6 @@ def test_training_goes_on_bit_for_bit(tmp_path, name):
 PROTECTIONS = {
     "clip": lambda: gradient.protection("clip", norm=1.0),
     "iso": lambda: gradient.protection("iso", t=1.0),
-    "label_distance_correlation": lambda: gradient.protection("label_distance_correlation", weight=0.1),
     "marvell": lambda: gradient.protection("marvell", leak_auc=0.6, warmup=2),
     "matched": lambda: gradient.protection("matched", leak_auc=0.6, warmup=2),
     "matched visits": lambda: gradient.protection("matched", leak_auc=0.6, visits=4, warmup=2),

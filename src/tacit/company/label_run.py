@@ -27,7 +27,7 @@ from tacit.cut.label_party import LOSSES, LabelParty
 from tacit.cut.session import LabelSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.facts import options_of
-from tacit.protect.gradient import Chain, chain, protection
+from tacit.protect.gradient import Chain, protection
 from tacit.wire.exactly_once import AnsweringChannel, Tally
 from tacit.wire.line import Desk
 
@@ -161,9 +161,6 @@ def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelPart
     assert labels is not None
     assert gradient is not None
     protect: Protection = protection(gradient.name, **gradient.options(contract.epochs))
-    weight = config.protect.label_distance_correlation
-    if weight is not None:
-        protect = chain(protection("label_distance_correlation", weight=weight), protect)
     top = build(folder, config, contract, prepared.inputs, classes=int(labels.max()) + 1)
     party = LabelParty(
         top=top, labels=labels, features=prepared.inputs.tensors, optimizer=optimizer(top, config),

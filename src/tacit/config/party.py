@@ -154,8 +154,6 @@ class Protect(Section):
 
     Attributes:
         gradient: the label party's protection; without a default in split training.
-        label_distance_correlation: a label party's wish that embeddings tell less about its labels: the weight of the
-            distance correlation between the two, which then falls while the bottom learns.
         embedding: a feature party's protections, in their order; an empty list sends bare embeddings. Without a default
             in split training.
     """
@@ -163,7 +161,6 @@ class Protect(Section):
     gradient: Gradient | None = Field(
         default=None, examples=['{ name = "matched", leak_auc = 0.6, visits = "epochs" }']
     )
-    label_distance_correlation: Positive | None = None
     embedding: tuple[Embedding, ...] | None = Field(default=None, examples=['[{ name = "gaussian", snr = 4.0 }]'])
 
 
@@ -396,6 +393,6 @@ _FEATURES_ONLY = (
     *(f"serve.{name}" for name in _SERVE_FEATURES),
 )
 _LABEL_ONLY = (
-    *("protect.gradient", "protect.label_distance_correlation", "head", "budget", "odds", "odds_budget"),
+    *("protect.gradient", "head", "budget", "odds", "odds_budget"),
     *(f"serve.{name}" for name in Serve.model_fields if name not in (*_SERVE_FEATURES, "http")),
 )

@@ -64,7 +64,6 @@ label> # What is done to every gradient before it is sent. There is no default: 
 label> # matched: leak_auc (0.5 is a coin flip, 1.0 an open book) or scale; visits = "epochs" holds it over the whole training.
 label> # `tacit explain protections` has the others, and the strength of each.
 label> gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
-label> # label_distance_correlation = 0.05  # and let embeddings tell less about labels: feature parties could read them there
 features> # What is done so that embeddings give less of your columns away, in this order. There is no default: [] sends them
 features> # bare, and must be written out. gaussian: std or snr, the power of the embedding over that of the noise; and clip, the
 features> # largest norm of an embedding. `tacit explain embedding-protections` has the others, with the options of each.

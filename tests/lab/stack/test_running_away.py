@@ -15,7 +15,7 @@ ALL = (
     Setting("max_norm", seed=3),
     Setting("matched", "leak_auc", 0.6),
     Setting("randomized_response", "rate", 0.2),
-    Setting("label_distance_correlation", "weight", 0.5, seed=3),
+    Setting("clip", "norm", 0.5, seed=3),
 )
 KEPT = {"batch_size": 128, "last": 2, "follow": 20, "visits": 2}
 

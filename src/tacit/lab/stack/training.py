@@ -169,7 +169,7 @@ class Stack:
         embedding, clean = self._contained(leaf.detach()), self._contained(clean)
         with self._attacking.beside(0):
             positives = self._positives(outputs, clean, labels)
-        sent, state, report = self.protect.update(clean, labels, state, self.noises, embedding)
+        sent, state, report = self.protect.update(clean, labels, state, self.noises)
         self._attacking.join()  # it has read weights that are about to change
         self.alive.logical_and_(report["valid"])
         sent = self._checked(sent)

@@ -60,9 +60,6 @@ class Batch:
     scale: Tensor  # the largest absolute entry of each problem. (stack,), in the dtype of `rows`
     squares: Tensor  # squared norms of `rows`. (stack, batch)
     valid: Tensor  # False where a problem holds a value that is not finite, or a label that is not 0 or 1. (stack,)
-    # what the gradients are the gradients of, flattened, in its own units and dtype; None where the caller did not say.
-    # (stack, batch, width)
-    embedding: Tensor | None = None
 
     @property
     def largest(self) -> Tensor:
@@ -99,8 +96,6 @@ class GradientProtection(Mechanism, abc.ABC):
     # the fields that may differ between replicas that are protected in one call; see `Strength`
     strengths: ClassVar[tuple[str, ...]] = ()
     noisy: ClassVar[bool] = True  # whether noise is drawn, which has to fit into the gradient's dtype
-    # whether a chain must begin with it: what it adds depends on labels, which a link before it can't hide
-    goes_first: ClassVar[bool] = False
 
     @abc.abstractmethod
     def draw(self, batch: Batch, state: Any, source: NoiseSource) -> Drawn:
@@ -134,7 +129,7 @@ class GradientProtection(Mechanism, abc.ABC):
         Bad input on a CPU raises. On another device nothing is read back: a problem with bad input comes out as NaN
         in all its entries, and its figure `valid` is 0.
         """
-        batch = read_batch(grad, labels, embedding)
+        batch = read_batch(grad, labels)
         drawn = self.draw(batch, state, noise_source(noise))
         rows = grad.detach().reshape(batch.rows.shape)
         value, power = _compose(rows, drawn.noise, batch.scale, batch.valid, drawn.keep, drawn.power)
@@ -157,21 +152,14 @@ class GradientProtection(Mechanism, abc.ABC):
         return checked(self.update(grad, labels, self.fresh(), noise, embedding), grad, labels)
 
 
-def read_batch(grad: Tensor, labels: Tensor, embedding: Tensor | None = None) -> Batch:
+def read_batch(grad: Tensor, labels: Tensor) -> Batch:
     """Check a gradient and its labels and bring them into the form that protections work on."""
     check_shapes(grad, labels)
-    if embedding is not None and embedding.shape != grad.shape:
-        raise TensorError(
-            f"an embedding of shape {tuple(embedding.shape)} has no gradient of shape {tuple(grad.shape)}: pass the "
-            "embedding that the gradient belongs to"
-        )
     dtype = torch.float64 if grad.dtype == torch.float64 else torch.float32
     rows = grad.detach().to(dtype).reshape(1, *grad.shape) if labels.ndim == 1 else grad.detach().to(dtype)
     rows = rows.flatten(start_dim=2)
     y = labels.to(dtype).reshape(rows.shape[:2])
-    flat = None if embedding is None else embedding.detach().reshape(rows.shape)
-    rows, y, scale, squares, valid = _scaled(rows, y)
-    batch = Batch(rows, y, scale, squares, valid, flat)
+    batch = Batch(*_scaled(rows, y))
     if grad.device.type == "cpu" and not bool(batch.valid.all()):
         raise_invalid(grad, labels)
     return batch

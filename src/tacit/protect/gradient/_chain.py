@@ -100,10 +100,4 @@ def chain(*links: Protection) -> Protection:
     wrong = next((link for link in links if not (callable(link) and hasattr(link, "update"))), None)
     if wrong is not None:
         raise UsageError(f"chain() takes protections, not {wrong!r}: call the factory first, as in marvell(scale=4.0)")
-    late = next((link for link in links[1:] if isinstance(link, GradientProtection) and link.goes_first), None)
-    if late is not None:
-        raise UsageError(
-            f"chain(): {late.name} adds what depends on the labels, and what stands before it would not hide that: put "
-            "it first"
-        )
     return Chain(tuple(links))

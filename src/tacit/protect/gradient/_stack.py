@@ -56,7 +56,6 @@ class Stacked:
         labels: Tensor,
         state: tuple[Any, ...],
         noises: Sequence[Noise],
-        embedding: Tensor | None = None,
     ) -> Answer:
         """Protect one batch of every replica in the course of a run, with one source of noise for each group.
 
@@ -71,12 +70,11 @@ class Stacked:
         done = []
         for number, members in enumerate(there.members):
             with there.lanes.beside(number):
-                part = None if embedding is None else _taken(embedding, members)
                 mine = _taken(grad, members), _taken(labels, members)
                 try:
-                    done.append(there.protections[number].update(*mine, state[number], noises[number], part))
+                    done.append(there.protections[number].update(*mine, state[number], noises[number]))
                 except TensorError as error:
-                    group, place = self.groups[number], _first_bad(*mine, part, error)
+                    group, place = self.groups[number], _first_bad(*mine, error)
                     who = (
                         f"one of the replicas {', '.join(map(str, group))}"
                         if place is None
@@ -241,11 +239,10 @@ def _figure(done: Protected, key: str) -> Tensor:
     return figure.to(torch.float32) if key == "stateless" else figure
 
 
-def _first_bad(grad: Tensor, labels: Tensor, embedding: Tensor | None, error: TensorError) -> int | None:
+def _first_bad(grad: Tensor, labels: Tensor, error: TensorError) -> int | None:
     """Which member of a group the error is about; None where its input looks fine."""
     if isinstance(error, LabelsError):
         bad = ~((labels == 0) | (labels == 1)).all(-1)
     else:
-        given = [part for part in (grad, embedding) if part is not None]
-        bad = torch.stack([~torch.isfinite(part.flatten(start_dim=1)).all(-1) for part in given]).any(0)
+        bad = ~torch.isfinite(grad.flatten(start_dim=1)).all(-1)
     return int(bad.nonzero()[0]) if bool(bad.any()) else None
