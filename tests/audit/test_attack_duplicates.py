@@ -68,8 +68,6 @@ def test_without_duplicates_there_is_a_clear_refusal(scene, noise):
         duplicates()(View.of(s.clean, rows=s.view.rows), s.known, noise)
     frozen = View.of(s.clean, rows=s.view.rows, embedding=torch.ones(4, 32, 3))
     assert duplicates("norm")(frozen, s.known, noise).score.shape == (1, 64)
-    with pytest.raises(UsageError, match="leave it out"):
-        duplicates(tolerance=0)(repeated(s, 1, jitter=1e-5), s.known, noise)
 
 
 def test_noise_alone_stays_chance(scene, noise, far_from_chance):
@@ -81,4 +79,4 @@ def test_noise_alone_stays_chance(scene, noise, far_from_chance):
 
 def test_names():
     assert duplicates().name == "duplicates(likelihood)"
-    assert duplicates(attacks.attack("hint", k=3), tolerance=0.01).name == "duplicates(hint(k=3), tolerance=0.01)"
+    assert duplicates(attacks.attack("hint", k=3)).name == "duplicates(hint(k=3))"

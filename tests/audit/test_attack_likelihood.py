@@ -93,13 +93,6 @@ def test_shrinking_gradients_do_not_confuse_it(noise):
     assert faded == pytest.approx(plain, abs=1e-3)
 
 
-def test_a_window_follows_gradients_that_turn(noise):
-    view, truth, known, _ = two_gaussians(6, 10, shift=1.5)
-    turning = View.of(torch.cat([view.gradient[:6], -view.gradient[6:]]))
-    whole, windows = (leak_auc(likelihood(window=w)(turning, known, noise), truth).value for w in (None, 3))
-    assert windows > whole + 0.1
-
-
 def test_refusals(noise):
     view = View.of(torch.randn(2, 10, 3, generator=noise))
     with pytest.raises(UsageError, match="two known rows of each class, but has 1"):
@@ -108,5 +101,3 @@ def test_refusals(noise):
         likelihood()(view, Known(labels=torch.zeros(5)), noise)
     with pytest.raises(UsageError, match="component"):
         likelihood(components=0)
-    with pytest.raises(UsageError, match="window"):
-        likelihood(window=0)

@@ -1,5 +1,7 @@
 """A feature party's protections in the step: what goes out, what is learned, and what survives."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 from torch import nn
@@ -128,17 +130,14 @@ def test_what_is_hidden_are_the_features_or_the_layer_that_embeds_them():
     torch.testing.assert_close(x, bottom.inputs(codes[:8], normal(ROWS, INPUTS)[:8]), atol=0.2, rtol=0)  # one step on
     assert x.shape == (8, 4 + INPUTS)
     assert not x.requires_grad
-    pull = Pull()
-    one_step(party([pull], hide="layer1.linear"))
-    assert pull.seen[-1][0].shape == (8, WIDTH)
 
 
-@pytest.mark.parametrize("hide", [None, "0"])
-def test_what_is_hidden_is_seen_before_the_next_layer_works_in_place(hide):
+@pytest.mark.parametrize("named", [False, True])
+def test_what_is_hidden_is_seen_before_the_next_layer_works_in_place(named):
     pull = Pull()
-    first = [nn.Identity()] if hide else []
-    bottom = nn.Sequential(*first, nn.ReLU(inplace=True), nn.Linear(INPUTS, WIDTH))
-    one_step(party([pull], bottom=bottom, hide=hide))
+    first = {"inputs": nn.Identity()} if named else {}
+    bottom = nn.Sequential(OrderedDict(**first, relu=nn.ReLU(inplace=True), linear=nn.Linear(INPUTS, WIDTH)))
+    one_step(party([pull], bottom=bottom))
     assert torch.equal(pull.seen[-1][0], normal(ROWS, INPUTS)[:8])
 
 
@@ -160,7 +159,7 @@ def test_attacks_on_its_own_embeddings_get_them_as_they_are_and_attacks_on_input
 def test_codes_of_categories_can_not_be_hidden_as_numbers():
     bottom = nn.Embedding(4, WIDTH)
     codes = torch.arange(ROWS) % 4
-    with pytest.raises(UsageError, match="hide='inputs'"):
+    with pytest.raises(UsageError, match="attribute `inputs`"):
         party([Pull()], bottom=bottom, features=codes)
     one_step(party([gaussian(std=1.0)], bottom=bottom, features=codes))  # which has no use for them
 
@@ -281,11 +280,6 @@ def test_what_a_broken_protection_makes_is_never_sent(make, says):
 def test_what_is_no_list_of_embedding_protections_is_refused(protect, says):
     with pytest.raises(UsageError, match=says):
         party(protect)
-
-
-def test_a_layer_to_hide_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(UsageError, match=r"'layer9' is no layer.*layer1"):
-        party([Pull()], hide="layer9")
 
 
 ALL = [

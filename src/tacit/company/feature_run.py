@@ -105,7 +105,7 @@ def build_feature_party(
     party, data = _from_settings(folder, rows, plan) if own is None else (own, _checked(folder, rows, own))
     facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
     facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
-    facts["hidden"] = party.shield.hide or "the inputs"
+    facts["hidden"] = "the inputs"
     if folder.contract.depth > 1:  # all open steps are finished before a checkpoint
         facts["checkpoint_every"] = str(folder.config.training.checkpoint_every)
     return party, facts

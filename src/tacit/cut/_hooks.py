@@ -68,18 +68,7 @@ def flat(hidden: Sequence[Tensor]) -> Tensor:
     """What is hidden as one flat row for each example, cut off from the graph.  (batch, inputs)"""
     if not hidden or any(not isinstance(part, Tensor) or not part.is_floating_point() for part in hidden):
         raise UsageError(
-            "what is to be hidden is not all numbers (codes of categories have no distances): name the layer that "
-            "embeds them, as FeatureParty(hide='inputs'), or as an attribute `inputs` of the bottom model"
+            "what is to be hidden is not all numbers (codes of categories have no distances): let the layer that "
+            "embeds them be the attribute `inputs` of the bottom model"
         )
     return torch.cat([part.detach().flatten(1) for part in hidden], dim=1)
-
-
-def submodule(bottom: nn.Module, hide: str | None) -> nn.Module | None:
-    """Where what is hidden comes out; None where it is what the bottom takes."""
-    if hide is None:
-        inputs: object = getattr(bottom, "inputs", None)
-        return inputs if isinstance(inputs, nn.Module) else None
-    known: dict[str, nn.Module] = {name: layer for name, layer in bottom.named_modules() if name}
-    if hide not in known:
-        raise UsageError(f"hide = {hide!r} is no layer of the bottom model; it has: {', '.join(known)}")
-    return known[hide]

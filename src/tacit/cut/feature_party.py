@@ -22,7 +22,7 @@ from tacit.contracts import (
     StepNoise,
     noise_source,
 )
-from tacit.cut._hooks import caught, flat, stashed, submodule
+from tacit.cut._hooks import caught, flat, stashed
 from tacit.cut.tensors import evaluating, protections, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.wire.codec import wrong_numbers
@@ -43,8 +43,6 @@ class FeatureParty:
             an embedding does so in training, in evaluation and in `embed` alike.
         noise: where protections draw their randomness: a generator, a source, or one that has a source for each step
             (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
-        hide: the name of the submodule of the bottom whose output is to be hidden, the input of the network proper;
-            where it is not given that is `inputs`, as our tables' models have it, else the features themselves.
         depth: how many embeddings may be on their way at once. Each gradient is the one of the weights that its
             embedding was made with, and is applied to those of up to so many steps less one later.
     """
@@ -57,7 +55,6 @@ class FeatureParty:
         optimizer: torch.optim.Optimizer,
         protect: Sequence[EmbeddingProtection] = (),
         noise: Noise | StepNoise | None = None,
-        hide: str | None = None,
         depth: int = 1,
     ) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
@@ -65,7 +62,7 @@ class FeatureParty:
         self.bottom = bottom
         self.features = tensors("features", features)
         self.optimizer = optimizer
-        self.shield = Shield(protect, bottom, self.features, hide)
+        self.shield = Shield(protect, bottom, self.features)
         self.noise, self.depth = noise, depth
         self.steps = self.evaluations = 0
         self._open: deque[_Opened] = deque()  # steps whose gradients have not come, oldest first
@@ -207,16 +204,15 @@ class _Opened:
 class Shield:
     """All protections of one feature party, in their order. Two rows of its features are tried out.
 
-    Those that add a loss have a regularizer, which learns with the bottom; `hide` is as `FeatureParty` has it.
+    Those that add a loss have a regularizer, which learns with the bottom. What is to be hidden is the output of the
+    bottom's submodule `inputs`, as our tables' models have it, else the features themselves.
     """
 
-    def __init__(
-        self, protect: Sequence[EmbeddingProtection], bottom: nn.Module, features: Sequence[Tensor], hide: str | None
-    ) -> None:
+    def __init__(self, protect: Sequence[EmbeddingProtection], bottom: nn.Module, features: Sequence[Tensor]) -> None:
         self.protect = protections(protect)
-        self.hide = hide
         self._bottom = bottom
-        self._hidden = submodule(bottom, hide)
+        inputs: object = getattr(bottom, "inputs", None)
+        self._hidden = inputs if isinstance(inputs, nn.Module) else None
         self.regularizers = self._bound(features) if self.protect else ()
         self.learning = [one for one in self.regularizers if one is not None]
 

@@ -11,35 +11,31 @@ from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
 
+_TOLERANCE = 1e-3  # of an embedding's length: the same up to this
 _FEWEST = 32  # examples that were asked about again: of fewer an AUC tells nothing
 
 FACTS = Facts(order=160, needs=("labels", "embedding"))
 
 
-def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> Attack:
+def duplicates(attack: Attack | str = "likelihood") -> Attack:
     """Scores an example by another attack on the mean of all answers to one and the same question.
 
     A feature party that sends the same embedding of an example again (a repeated request, a batch that comes twice, a
     bottom that it stopped training) and gets an answer with fresh noise averages the noise away, and the gradient under
     it has not changed meanwhile. Rows are answers to one question where the example is the same and its own embedding
-    is the same up to `tolerance` of its length. The other attack sees one batch of means;
-    what came once is left out. Ordinary training has no such rows, and then there is nothing to do: `accumulated` is
-    the attack for visits between which the model has moved.
+    is the same up to a thousandth of its length. The other attack sees one batch of means; what came once is left out.
+    Ordinary training has no such rows, and then there is nothing to do: `accumulated` is the attack for visits between
+    which the model has moved.
 
     Knows: the row ids and the party's own embeddings; whatever the other attack knows, of known.positive_gradient its
         mean.
     Costs: one pass over embeddings and gradients, and the other attack on as many rows as there are questions.
     """
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < 1:
-        raise UsageError(
-            f"duplicates(tolerance={tolerance!r}): pass a share of an embedding's length, from 0 to below 1"
-        )
     single = views.built(attack)
-    shown = "" if tolerance == 1e-3 else f", tolerance={tolerance:g}"
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
         views.gradient(view)  # a transcript that can't be read is told before one that has no duplicates
-        questions = _questions(view, views.embedding(view, "duplicates"), tolerance, noise)
+        questions = _questions(view, views.embedding(view, "duplicates"), noise)
         again = int((questions.count > 1).sum())
         if again < _FEWEST:
             found = f"only {again} examples that were" if again else "no example that was"
@@ -49,10 +45,10 @@ def duplicates(attack: Attack | str = "likelihood", tolerance: float = 1e-3) -> 
             )
         return on_means(single, view, questions, known, noise, scale=True, least=2)
 
-    return views.Named(f"duplicates({single.name}{shown})", guess)
+    return views.Named(f"duplicates({single.name})", guess)
 
 
-def _questions(view: View, z: Tensor, tolerance: float, noise: Noise) -> Visits:
+def _questions(view: View, z: Tensor, noise: Noise) -> Visits:
     """Rows of one example whose embedding is the same, as groups.
 
     Visits of an example are sorted by their place along a random direction, where the same ones are neighbours.
@@ -66,7 +62,7 @@ def _questions(view: View, z: Tensor, tolerance: float, noise: Noise) -> Visits:
     for part in views.slices(len(ids) - 1, z.shape[1]):
         before, after = order[:-1][part], order[1:][part]
         moved = views.row_norm(z[after] - z[before])
-        far = moved > tolerance * torch.minimum(length[:-1][part], length[1:][part])
+        far = moved > _TOLERANCE * torch.minimum(length[:-1][part], length[1:][part])
         first[1:][part] = far | (ids[after] != ids[before])
     slot = torch.empty_like(ids)
     slot[order] = first.long().cumsum(0) - 1

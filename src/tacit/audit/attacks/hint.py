@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 
 from tacit.audit import views
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
-from tacit.errors import UsageError
-
-Similarity = Literal["inner", "cosine"]
 
 FACTS = Facts(order=40, needs=("labels",), steers=True, live=True, sweep="every batch")
 
 
-def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
-    """Scores a row by its similarity to the nearest of k known positives in its batch.
+def hint(k: int = 5) -> Attack:
+    """Scores a row by its inner product with the nearest of k known positives in its batch.
 
     The hint attack of "Label leakage and protection in federated learning". The hints are the first k rows of a batch
     that are known to be positive; they are not judged themselves. A batch with fewer uses what it has, and a batch with
@@ -27,12 +22,9 @@ def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
     Costs: O(batch * width * k) for each step.
     """
     views.check_count("hint", "k", k, "known positive in a batch")
-    if similarity not in ("inner", "cosine"):
-        raise UsageError(f"similarity is 'inner' or 'cosine', not {similarity!r}")
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
-        gradient = views.gradient(view)
-        gradient = views.unit(gradient) if similarity == "cosine" else views.scaled(gradient)
+        gradient = views.scaled(views.gradient(view))
         positive = views.labels(view, known, "hint") == 1  # (steps, batch)
         seen = positive.cumsum(-1)
         is_hint = positive & (seen <= k)
@@ -44,4 +36,4 @@ def hint(k: int = 5, similarity: Similarity = "inner") -> Attack:
         any_hint = real.any(-1, keepdim=True)
         return Guess(view.rows, near.masked_fill(~any_hint, 0.0), counted=any_hint & ~is_hint)
 
-    return views.named(hint, guess, k=k, similarity=similarity)
+    return views.named(hint, guess, k=k)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from tacit.audit import views
 from tacit.audit.attacks import _gaussian
 from tacit.audit.facts import Facts
@@ -12,30 +10,23 @@ from tacit.contracts import Attack, Guess, Known, Noise, View
 FACTS = Facts(order=80, needs=("labels",), joined=("mean", "spread"), steers=True, sweep="last batches")
 
 
-def likelihood(components: int = 256, window: int | None = None) -> Attack:
+def likelihood(components: int = 256) -> Attack:
     """Scores a row by the likelihood ratio of two Gaussians, fitted on the rows whose label is known.
 
     Means and full covariances of both classes, with shrinkage; against a protection that really sends Gaussians this
     is the best score there is. Each batch is scaled to one root mean square first, because gradients shrink as a model
     learns. Rows wider than `components` are seen along that many leading directions plus the energy outside them.
-    `window` fits every so many steps anew, for gradients that turn during training; by default all steps are fitted as
-    one. Known rows are used for fitting and not judged.
+    Known rows are used for fitting and not judged.
 
     Knows: the gradients; known.labels.
     Costs: O(rows * width^2) once, in float64.
     """
     views.check_count("likelihood", "components", components, "component")
-    if window is not None:
-        views.check_count("likelihood", "window", window, "step in a window")
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
         gradient = views.scaled(views.gradient(view))
         label = views.labels(view, known, "likelihood")
-        parts = []
-        for start in range(0, len(gradient), window or len(gradient)):
-            part = slice(start, start + window if window else None)
-            white, _ = _gaussian.whitened(gradient[part], components, noise)
-            parts.append(_gaussian.log_ratio(white, label[part], "likelihood"))
-        return Guess(view.rows, torch.cat(parts), counted=label < 0)
+        white, _ = _gaussian.whitened(gradient, components, noise)
+        return Guess(view.rows, _gaussian.log_ratio(white, label, "likelihood"), counted=label < 0)
 
-    return views.named(likelihood, guess, components=components, window=window)
+    return views.named(likelihood, guess, components=components)

@@ -9,15 +9,15 @@ from tacit.audit import views
 from tacit.audit.attacks._visits import Visits
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View
-from tacit.errors import UsageError
 
+_RIDGE = 0.01  # penalty
 _ROUNDS = 60  # of conjugate gradients
 _FLAT = 1e-10  # directions with less than this share of a batch's largest energy are rounding
 
 FACTS = Facts(order=150, needs=("embedding",))
 
 
-def summed_gradients(ridge: float = 0.01) -> Attack:
+def summed_gradients() -> Attack:
     """Scores an example by its residual, solved for from gradients that were only sent as sums over batches.
 
     Many systems send no gradient of a row but the sum that a weight needs, X^T (p - y) for the embeddings (or features)
@@ -25,7 +25,7 @@ def summed_gradients(ridge: float = 0.01) -> Attack:
     has rows; the next epoch mixes the rows anew, so after rows / columns epochs there are enough to solve for each
     row. The attack first adds up what such a system would have sent in the recorded batches, embeddings (and a column
     of ones) times gradients, and from then on uses these sums alone: of the sums' columns their leading direction, of
-    all batches together the least squares solution with a penalty of `ridge`, by conjugate gradients. Each batch's
+    all batches together the least squares solution with a small penalty, by conjugate gradients. Each batch's
     equations are whitened first, so that all of them count alike. Residuals that change between the epochs are
     solved for as if they did not. The longer tail counts as positive.
 
@@ -36,8 +36,6 @@ def summed_gradients(ridge: float = 0.01) -> Attack:
         are the smaller class.
     Costs: one decomposition of an embedding-wide matrix for each step, and 60 passes over all embeddings, in float64.
     """
-    if isinstance(ridge, bool) or not isinstance(ridge, int | float) or not 0 < ridge < float("inf"):
-        raise UsageError(f"summed_gradients(ridge={ridge!r}): pass a penalty above 0")
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
         z = views.embedding(view, "summed_gradients").double()
@@ -51,14 +49,14 @@ def summed_gradients(ridge: float = 0.01) -> Attack:
         size = equations.square().mean(-1, keepdim=True).sqrt()  # (steps, 1)
         size = torch.where(size > 0, size, 1.0)
         visits = Visits.of(view)
-        residual = _solved(white, equations / size, visits, ridge)
+        residual = _solved(white, equations / size, visits)
         score = _tail_up(residual)
         # on a CPU, where alone torch has the solver that takes singular equations; the shortest solution
         normal, target = (x.mT @ x).sum(0).cpu(), (told / size).sum(0).cpu()[:, None]
         slope = torch.linalg.lstsq(normal, target, driver="gelsd").solution.to(x.device)
         return Guess(visits.ids[None], score[None], baseline=_tail_up(visits.mean(x @ slope)[:, 0])[None])
 
-    return views.named(summed_gradients, guess, ridge=ridge)
+    return views.named(summed_gradients, guess)
 
 
 def _whitened(x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +67,7 @@ def _whitened(x: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
     return x @ basis, (told[:, None] @ basis).squeeze(1)
 
 
-def _solved(white: Tensor, equations: Tensor, visits: Visits, ridge: float) -> Tensor:
+def _solved(white: Tensor, equations: Tensor, visits: Visits) -> Tensor:
     """One residual for each example, by conjugate gradients on the normal equations.  (examples,)"""
 
     def gathered(values: Tensor) -> Tensor:  # (steps, columns) -> (examples,)
@@ -79,7 +77,7 @@ def _solved(white: Tensor, equations: Tensor, visits: Visits, ridge: float) -> T
         )
 
     def applied(residual: Tensor) -> Tensor:
-        return gathered((residual[visits.slot][:, None] @ white).squeeze(1)) + ridge * residual
+        return gathered((residual[visits.slot][:, None] @ white).squeeze(1)) + _RIDGE * residual
 
     left = gathered(equations)
     way, solution, size = left, torch.zeros_like(left), left @ left

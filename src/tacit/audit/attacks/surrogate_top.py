@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 FACTS = Facts(order=140, needs=("share", "embedding"), joined=("mean",))
 
 
-def surrogate_top(share: float | None = None) -> Attack:
+def surrogate_top() -> Attack:
     """Scores an example by the label with which a made-up top would have sent the gradients that came.
 
     After ExPLoit (Kariyappa and Qureshi, "ExPLoit: extracting private labels in split learning", 2023). The attacker
@@ -30,20 +30,17 @@ def surrogate_top(share: float | None = None) -> Attack:
     Under noise what stays is what the surrogate has learned about embeddings; so the guess carries a baseline, which is
     what the finished model predicts where that is granted (known.prediction), else the surrogate's own logit.
 
-    Knows: the party's own embeddings, the gradients and the row ids; known.share, unless `share` is given.
+    Knows: the party's own embeddings, the gradients and the row ids; known.share.
     Costs: a fixed number of updates of one small layer and of the labels in it, and one pass over all rows.
     """
-    if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1):
-        raise UsageError(f"surrogate_top(share={share!r}): a share is a number strictly between 0 and 1")
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
-        positive = share if share is not None else known.share
         z, gradient = views.embedding(view, "surrogate_top"), views.scaled(views.gradient(view)).float()
-        if positive is None:
-            raise UsageError("the attack 'surrogate_top' needs known.share: grant it, or pass share=...")
+        if known.share is None:
+            raise UsageError("the attack 'surrogate_top' needs known.share: grant it, or leave it out")
         z, gradient = _standardized(z.double().flatten(0, 1)), gradient.flatten(0, 1)
         visits = Visits.of(view)
-        positive = min(max(float(positive), 1e-3), 1 - 1e-3)
+        positive = min(max(known.share, 1e-3), 1 - 1e-3)
         with torch.enable_grad():
             top = fitted(z, gradient, visits.slot.flatten(), visits.ids.numel(), positive, noise_source(noise))
         explained, logit = top.explained(z, gradient)  # (rows,), (rows,)
@@ -51,7 +48,7 @@ def surrogate_top(share: float | None = None) -> Attack:
         baseline = own if known.prediction is None else known.prediction.to(visits.ids.device)[visits.ids].to(score)
         return Guess(visits.ids[None], score[None], baseline=baseline[None])
 
-    return views.named(surrogate_top, guess, share=share)
+    return views.named(surrogate_top, guess)
 
 
 def _standardized(z: Tensor) -> Tensor:

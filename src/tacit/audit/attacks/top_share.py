@@ -13,25 +13,22 @@ from tacit.errors import UsageError
 FACTS = Facts(order=50, needs=("share",), steers=True, live=True, sweep="some batches")
 
 
-def top_share(share: float | None = None) -> Attack:
+def top_share() -> Attack:
     """Calls the longest gradients of a batch positive, as many as the known share of positives says.
 
     The top-p% labelling of the technical report "Label leakage and protection in federated learning". The score is the
     call itself, 0 or 1.
 
-    Knows: the gradients; known.share, unless `share` is given.
+    Knows: the gradients; known.share.
     Costs: one pass over the gradients and one sort of each batch.
     """
-    if share is not None and (not isinstance(share, int | float) or not 0 < share < 1):
-        raise UsageError(f"top_share(share={share!r}): a share is a number strictly between 0 and 1")
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
-        positive = share if share is not None else known.share
-        if positive is None:
-            raise UsageError("the attack 'top_share' needs known.share: grant it, or pass share=...")
-        return Guess(view.rows, largest(views.row_norm(views.gradient(view)), positive).double())
+        if known.share is None:
+            raise UsageError("the attack 'top_share' needs known.share: grant it, or leave it out")
+        return Guess(view.rows, largest(views.row_norm(views.gradient(view)), known.share).double())
 
-    return views.named(top_share, guess, share=share)
+    return views.named(top_share, guess)
 
 
 def largest(score: Tensor, share: float) -> Tensor:
