@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks._measure import Result, interleaved
@@ -15,7 +16,7 @@ from benchmarks.protect import spelled
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.simulate import pair
-from tacit.models import Unsplit, adam, wide_deep
+from tacit.models import adam, wide_deep
 from tacit.protect.gradient import protection
 
 BATCH, ROWS = 1024, 16 * 1024
@@ -56,6 +57,20 @@ def data(rows: int = ROWS) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def _round_and_round(rows: int, batch: int, device: str = "cpu") -> Iterator[torch.Tensor]:
     """The rows of one batch after the other, without end."""
     return itertools.cycle(torch.arange(rows, device=device).split(batch))
+
+
+class Unsplit(nn.Module):
+    """A bottom and a top as the one network that they would be without a cut: the reference for split training."""
+
+    def __init__(self, bottom: nn.Module, top: nn.Module) -> None:
+        super().__init__()
+        self.bottom, self.top = bottom, top
+
+    def forward(self, features: Tensor | Iterable[Tensor | None], own: Iterable[Tensor | None] = ()) -> Tensor:
+        """The logits for the feature party's inputs (one tensor, or several) and the label party's own ones."""
+        inputs = (features,) if isinstance(features, Tensor) else features
+        logits: Tensor = self.top(self.bottom(*inputs), *own)
+        return logits
 
 
 def plain_step() -> Callable[[], None]:

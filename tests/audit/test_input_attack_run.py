@@ -73,13 +73,6 @@ def test_an_attack_that_picks_its_rows_is_refused():
         attack_inputs(view, x, [Remember(slice(0, 150))], noise=generator())
 
 
-def test_the_scale_brings_back_the_datas_units():
-    view, x = made()
-    plain, scaled = (attack_inputs(view, x, [Remember()], noise=generator(), scale=scale)[0] for scale in (None, 3.0))
-    assert scaled.error.value == pytest.approx(9 * plain.error.value)
-    assert scaled.relative.value == pytest.approx(plain.relative.value)
-
-
 def test_what_cannot_run_is_an_error_or_is_noted():
     view, x = made()
     with pytest.raises(UsageError, match=r"known\.attribute"):

@@ -7,7 +7,7 @@ import torch
 
 from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.contracts import Reconstruction
-from tacit.errors import TensorError, UsageError
+from tacit.errors import TensorError
 
 
 def generator(seed=5):
@@ -26,11 +26,6 @@ def test_the_mean_squared_distance_of_a_row_by_hand():
     found = reconstruction(guess_of(value), truth)
     assert found.value == pytest.approx(each.mean().item())
     assert (found.high - found.low) / 2 == pytest.approx(1.959963984540054 * each.std().item() / 40**0.5)
-    assert reconstruction(guess_of(value), truth, per_column=True).value == pytest.approx(each.mean().item() / 6)
-    factor = torch.rand(2, 3, generator=generator(7), dtype=torch.float64)
-    scaled = ((value - truth) * factor).square().sum((1, 2)).mean().item()
-    assert reconstruction(guess_of(value), truth, scale=factor).value == pytest.approx(scaled)
-    assert reconstruction(guess_of(value), truth, scale=2.0).value == pytest.approx(4 * each.mean().item())
 
 
 def test_rows_are_found_by_their_id_and_only_those_that_count():
@@ -50,15 +45,6 @@ def test_reading_everything_is_0_and_the_mean_is_1():
     blind = relative_error(guess_of(mean.expand(50, 4)), truth, mean)
     assert blind.value == pytest.approx(1.0)
     assert blind.high - blind.low == pytest.approx(0.0, abs=1e-9)
-
-
-def test_the_scale_of_one_column_moves_the_ratio():
-    truth = torch.randn(200, 2, generator=generator())
-    half = guess_of(torch.stack([truth[:, 0], torch.zeros(200)], dim=1))  # one column read, one not
-    low = relative_error(half, truth, torch.zeros(2), scale=torch.tensor([10.0, 1.0])).value
-    high = relative_error(half, truth, torch.zeros(2), scale=torch.tensor([1.0, 10.0])).value
-    assert low < 0.05
-    assert high > 0.95
 
 
 def simulated(g, n=300):
@@ -128,8 +114,6 @@ def test_refusals():
         relative_error(whole, truth, torch.zeros(3))
     with pytest.raises(TensorError, match="do not belong together"):
         reconstruction(guess_of(truth, torch.arange(4)), truth)
-    with pytest.raises(UsageError, match="one for each column"):
-        reconstruction(whole, truth, scale=torch.ones(3))
     broken = truth.clone()
     broken[2, 1] = torch.nan
     with pytest.raises(TensorError, match="not finite"):

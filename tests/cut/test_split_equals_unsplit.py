@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.step import Unsplit
 from tacit.align.batches import batches
 from tacit.cut.simulate import simulate
-from tacit.models import Unsplit, adam, conv, mlp, wide_deep
+from tacit.models import adam, conv, mlp, wide_deep
 from tacit.protect.gradient.iso import iso
 from tacit.protect.gradient.none import none
 

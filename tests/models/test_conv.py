@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.step import Unsplit
 from tacit.errors import TensorError, UsageError
-from tacit.models import ConvTop, Unsplit, conv
+from tacit.models import ConvTop, conv
 
 SIDES = {1: 42, 2: 21, 3: 10, 4: 5, 5: 2, 6: 1}
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.step import Unsplit
 from tacit.errors import TensorError, UsageError
-from tacit.models import MlpBottom, MlpTop, Unsplit, adam, mlp
+from tacit.models import MlpBottom, MlpTop, adam, mlp
 
 WIDTHS = (8, 6, 4)
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.step import Unsplit
 from tacit.errors import TensorError, UsageError
-from tacit.models import Columns, Unsplit, WideDeepBottom, WideDeepTop, wide_deep
+from tacit.models import Columns, WideDeepBottom, WideDeepTop, wide_deep
 
 CARDINALITIES = (5, 3, 11)
 

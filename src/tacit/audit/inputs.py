@@ -85,7 +85,6 @@ def attack_inputs(  # a public entry point: each setting by name
     noise: Noise,
     attribute: Tensor | None = None,
     pairs: float = 0.5,
-    scale: Tensor | float | None = None,
     skipped: MutableMapping[str, str] | None = None,
 ) -> list[InputFinding]:
     """Run attacks on the embeddings of a transcript and judge them on rows of which nothing was granted.
@@ -97,7 +96,6 @@ def attack_inputs(  # a public entry point: each setting by name
         noise: where all randomness comes from.
         attribute: the code of each row id's private attribute, for attacks on it.  (number of ids,)
         pairs: see `grant_inputs`.
-        scale: factors that bring the columns into the data's units.  (*input)
         skipped: where given, an attack that cannot run here is noted in it as attack -> reason and left out.
     """
     known = grant_inputs(inputs, pairs=pairs, attribute=attribute, noise=noise)
@@ -105,7 +103,7 @@ def attack_inputs(  # a public entry point: each setting by name
     for one in attacks:
         attack = input_attacks.attack(one) if isinstance(one, str) else one
         try:
-            findings.append(_judged(attack, view, known, inputs, attribute, scale, noise))
+            findings.append(_judged(attack, view, known, inputs, attribute, noise))
         except UsageError as reason:
             if skipped is None:
                 raise
@@ -119,7 +117,6 @@ def _judged(
     known: KnownInputs,
     inputs: Tensor,
     attribute: Tensor | None,
-    scale: Tensor | float | None,
     noise: Noise,
 ) -> InputFinding:
     assert known.inputs is not None
@@ -132,8 +129,8 @@ def _judged(
         mean = inputs.mean(0)  # nobody was granted anything: the baseline knows more than the attack
     return InputFinding(
         attack.name,
-        error=reconstruction(guess, inputs, scale=scale),
-        relative=relative_error(guess, inputs, mean, scale=scale),
+        error=reconstruction(guess, inputs),
+        relative=relative_error(guess, inputs, mean),
     )
 
 

@@ -5,7 +5,7 @@ through both halves (`layer_names()`), so a gradient can be read anywhere. Any o
 """
 
 from tacit.models.conv import ConvBottom, ConvTop, conv
-from tacit.models.layers import Columns, Layered, Unsplit
+from tacit.models.layers import Columns, Layered
 from tacit.models.mlp import MlpBottom, MlpTop, mlp
 from tacit.models.wide_deep import RowwiseAdam, WideDeepBottom, WideDeepTop, adam, wide_deep
 
@@ -17,7 +17,6 @@ __all__ = [
     "MlpBottom",
     "MlpTop",
     "RowwiseAdam",
-    "Unsplit",
     "WideDeepBottom",
     "WideDeepTop",
     "adam",

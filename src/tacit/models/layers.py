@@ -57,27 +57,6 @@ class Layered(nn.Module):
         return self.run(x)
 
 
-class Unsplit(nn.Module):
-    """A bottom and a top as the one network that they would be without a cut: the reference for split training.
-
-    >>> from tacit.models import mlp
-    >>> net = Unsplit(*mlp(5, widths=(8, 4), cut=1))
-    >>> net(torch.zeros(3, 5)).shape
-    torch.Size([3])
-    """
-
-    def __init__(self, bottom: nn.Module, top: nn.Module) -> None:
-        super().__init__()
-        self.bottom = bottom
-        self.top = top
-
-    def forward(self, features: Tensor | Iterable[Tensor | None], own: Iterable[Tensor | None] = ()) -> Tensor:
-        """The logits for the feature party's inputs (one tensor, or several) and the label party's own ones."""
-        inputs = (features,) if isinstance(features, Tensor) else features
-        logits: Tensor = self.top(self.bottom(*inputs), *own)
-        return logits
-
-
 def glorot_linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:
     """A linear layer with Glorot uniform weights and zero biases; without a generator, torch's own one is used."""
     return _glorot(nn.Linear(inputs, outputs, device="meta"), generator)

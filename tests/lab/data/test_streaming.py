@@ -107,13 +107,6 @@ def test_test_rows_teach_nothing(file, text):
     assert after.test.features[1].unique().tolist() == [1.0]
 
 
-def test_the_papers_wide_part_is_the_same_memory(file):
-    data = criteo.load(file, own="all")
-    assert data.inputs.own_cardinalities == data.inputs.cardinalities
-    assert data.train.own[0].data_ptr() == data.train.features[0].data_ptr()
-    assert any("wide" in told for told in data.made)
-
-
 def test_what_was_made_is_used_again_until_something_changes(file, text):
     calls = []
     first = criteo.load(file, progress=lambda done, total: calls.append((done, total)))

@@ -12,35 +12,26 @@ from torch import Tensor
 
 from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Reconstruction
-from tacit.errors import TensorError, UsageError
+from tacit.errors import TensorError
 
 
-def reconstruction(
-    guess: Reconstruction, truth: Tensor, *, scale: Tensor | float | None = None, per_column: bool = False
-) -> Estimate:
+def reconstruction(guess: Reconstruction, truth: Tensor) -> Estimate:
     """Mean over rows of the squared distance between belief and input, with a 95% interval.
 
     Args:
         guess: what an attack returned; rows that do not count are left out.
         truth: the input of each row id.  (number of ids, *input)
-        scale: factors that the columns are multiplied by before they are compared: those that bring the inputs back
-            into the data's units where the attack saw them standardized. One number, or one for each column.  (*input)
-        per_column: the mean over the columns in the place of their sum.
 
     >>> rows = torch.arange(3)
     >>> guess = Reconstruction(rows, torch.zeros(3, 2), torch.ones(3, dtype=torch.bool))
     >>> reconstruction(guess, torch.ones(3, 2)).value
     2.0
     """
-    ids, miss = _misses(guess, truth, scale)
-    if per_column:
-        miss = miss / max(1, math.prod(truth.shape[1:]))
+    ids, miss = _misses(guess, truth)
     return _ratio(ids, miss, torch.ones_like(miss), "there are no rows to judge")
 
 
-def relative_error(
-    guess: Reconstruction, truth: Tensor, mean: Tensor, *, scale: Tensor | float | None = None
-) -> Estimate:
+def relative_error(guess: Reconstruction, truth: Tensor, mean: Tensor) -> Estimate:
     """The error over that of answering the mean for every row: 1 where nothing was learnt, 0 where all was read.
 
     The ratio of the two sums, with an interval by the delta method. It is above 1 for an attacker that is worse off
@@ -50,7 +41,6 @@ def relative_error(
         guess: what an attack returned; rows that do not count are left out.
         truth: the input of each row id.  (number of ids, *input)
         mean: what somebody answers who never saw an embedding: the mean of the rows that were granted.  (*input)
-        scale: factors of the columns, as in `reconstruction`.
 
     >>> rows = torch.arange(3)
     >>> guess = Reconstruction(rows, torch.tensor([[1.0], [2.0], [3.0]]), torch.ones(3, dtype=torch.bool))
@@ -59,13 +49,13 @@ def relative_error(
     """
     if mean.shape != truth.shape[1:]:
         raise TensorError(f"the mean is {tuple(mean.shape)}, but an input is {tuple(truth.shape[1:])}")
-    ids, miss = _misses(guess, truth, scale)
+    ids, miss = _misses(guess, truth)
     blind = Reconstruction(guess.rows, mean.to(guess.value.device).expand(guess.value.shape), guess.counted)
-    _, base = _misses(blind, truth, scale)
+    _, base = _misses(blind, truth)
     return _ratio(ids, miss, base, "every row that is judged equals the mean: inputs that do not vary hide nothing")
 
 
-def _misses(guess: Reconstruction, truth: Tensor, scale: Tensor | float | None) -> tuple[Tensor, Tensor]:
+def _misses(guess: Reconstruction, truth: Tensor) -> tuple[Tensor, Tensor]:
     """Ids and squared distances of the rows that count, in float64.  (counted rows,) each"""
     rows = _checks.counted(guess, truth)
     if guess.value.shape[1:] != truth.shape[1:]:
@@ -74,12 +64,9 @@ def _misses(guess: Reconstruction, truth: Tensor, scale: Tensor | float | None) 
         )
     ids = guess.rows[rows]
     gap = guess.value[rows].double() - truth.to(guess.value.device)[ids].double()
-    factor = torch.as_tensor(1.0 if scale is None else scale, dtype=torch.float64, device=gap.device)
-    if factor.ndim and factor.shape != truth.shape[1:]:
-        raise UsageError(f"scale is {tuple(factor.shape)}: pass one number, or one for each column, {truth.shape[1:]}")
-    miss = (gap * factor).flatten(1).square().sum(1)
+    miss = gap.flatten(1).square().sum(1)
     if not bool(torch.isfinite(miss).all()):
-        raise TensorError("some beliefs, inputs or factors are not finite: look for overflow in what produced them")
+        raise TensorError("some beliefs or inputs are not finite: look for overflow in what produced them")
     return ids, miss
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from tacit.lab.data.reading import Text, found, header, require
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import LABELS_ALONE, Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 _NAMES = (
@@ -41,7 +41,6 @@ def load(  # the options of a data set, by name
     test_share: float = 0.1,
     seed: int = 0,
     min_count: int = 1,
-    own: Literal["none", "all"] = "none",
     cache: str | Path | None = None,
     bad: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
@@ -53,8 +52,6 @@ def load(  # the options of a data set, by name
         sample: the share of the rows to use; the papers use all.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; most codes are then values of `device_ip` and `device_id`, which belong to few rows each.
-        own: what the label party has itself beside the labels: "none", or "all" columns as in the papers; see
-            `tacit.lab.data.criteo.load`.
     """
     file = found(Path(path), ["train.csv", "train"], _REMEDY)
     names = header(file, ",", _REMEDY)
@@ -66,5 +63,5 @@ def load(  # the options of a data set, by name
     options = Options(rows, sample, test_share, seed, min_count)
     return load_streamed(
         Text(file, names, _KINDS, remedy=_REMEDY), Schema("avazu", "click", CATEGORIES, days=True), options,
-        cache=cache, bad=bad, progress=progress, made=made, own=own,
+        cache=cache, bad=bad, progress=progress, made=(made, LABELS_ALONE),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tacit.lab.data.reading import Text, found
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import LABELS_ALONE, Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 NUMBERS = tuple(f"I{number}" for number in range(1, 14))
@@ -38,7 +38,6 @@ def load(  # the options of a data set, by name
     test_share: float = 0.1,
     seed: int = 0,
     min_count: int = 1,
-    own: Literal["none", "all"] = "none",
     cache: str | Path | None = None,
     bad: Literal["raise", "skip"] = "raise",
     progress: Progress | None = None,
@@ -50,9 +49,6 @@ def load(  # the options of a data set, by name
         sample: the share of the rows to use; the papers use 0.1.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; over the whole file most codes then belong to a few rows each.
-        own: what the label party has itself beside the labels. "none" is an advertiser's case and the default: the
-            feature party has all columns. "all" repeats the papers' set-up, where both parties see all columns: the
-            feature party in the deep part of the model, the label party in the wide part.
     """
     file = found(Path(path), ["train.txt"], _REMEDY)
     made = f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers."
@@ -60,5 +56,5 @@ def load(  # the options of a data set, by name
     source = Text(file, tuple(_KINDS), _KINDS, "\t", header=False, remedy=_REMEDY)
     return load_streamed(
         source, Schema("criteo", "label", CATEGORIES, NUMBERS), options,
-        cache=cache, bad=bad, progress=progress, made=made, own=own,
+        cache=cache, bad=bad, progress=progress, made=(made, LABELS_ALONE),
     )  # fmt: skip

@@ -38,10 +38,7 @@ Progress = Callable[[int, int], None]
 
 _FORMAT = 3  # of all files; another one is made anew
 _ABOUT = "about.json"  # of the Parquet files, written last
-_OWN = {
-    "none": "The feature party has all columns, the label party only the labels.",
-    "all": "Both parties have all columns, as in the papers: the label party for the wide part of the model.",
-}
+LABELS_ALONE = "The feature party has all columns, the label party only the labels."
 TRAIN, TEST = 1, 2
 """What a row is for."""
 
@@ -132,17 +129,10 @@ def load(
     cache: str | Path | None = None,
     bad: str = "raise",
     progress: Progress | None = None,
-    made: str,
-    own: str | None = None,
+    made: Sequence[str],
 ) -> Data:
-    """Training and test rows of a source, from the cache or made there.
-
-    Where `own` is "all" the label party has all columns of the feature party as well, and nothing is copied for it;
-    where it is "none" it has none.
-    """
+    """Training and test rows of a source, from the cache or made there."""
     Faults(bad)  # a wrong word is told at once
-    if own not in (None, *_OWN):
-        raise UsageError(f'own={own!r}: give "none" or "all"')
     folder, facts = cache_folder(source.path, cache), _facts(source, schema, options)
     encoded = folder / f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
     found = reused(encoded, facts)
@@ -161,7 +151,7 @@ def load(
     first = found.notes["first_bad"]
     if first is not None and bad == "raise":
         raise Bad(**first).error()
-    return _data(found, schema, options, made, own)
+    return _data(found, schema, options, made)
 
 
 def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
@@ -282,19 +272,17 @@ def _sides(read: _Parts, schema: Schema, options: Options) -> Iterator[tuple[int
         yield len(table), {(side, on): np.flatnonzero((what == side) & (day == on)) for side, on in sides}
 
 
-def _data(found: Prepared, schema: Schema, options: Options, made: str, own: str | None) -> Data:
+def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str]) -> Data:
     """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
     codes, numbers, sizes = found.inputs.categorical, found.inputs.numeric, found.inputs.cardinalities
     wide, many = len(schema.categorical), len(schema.numeric)
     features, mine = (codes[:, :wide], numbers[:, :many]), tuple[Tensor, ...]()
     inputs = Table(sizes[:wide], many, sizes[wide:], len(schema.own_numeric))
-    if own == "all":
-        mine, inputs = features, replace(inputs, own_cardinalities=inputs.cardinalities, own_numeric=inputs.numeric)
-    elif schema.own_categorical or schema.own_numeric:
+    if schema.own_categorical or schema.own_numeric:
         mine = (codes[:, wide:], numbers[:, many:])
     assert found.labels is not None
     rows, train = Rows(features, mine, found.labels, found.others.get("days")), found.notes["train"]
-    told = [made, *([] if own is None else [_OWN[own]]), *options.told()]
+    told = [*made, *options.told()]
     if found.notes["skipped"]:
         told.append(f"{found.notes['skipped']:,} rows could not be read and were left out.")
     return Data(schema.name, rows[:train], rows[train:], inputs, tuple(told), found.notes["skipped"])
