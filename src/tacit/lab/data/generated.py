@@ -78,6 +78,7 @@ class Recipe:
     # over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a little;
     # None for a table without days
     days: int | None = None
+    telling: int = _TELLING  # so many columns of each kind, the first ones, have an effect
 
     def __post_init__(self) -> None:
         if not self.cardinalities and not self.numeric:
@@ -106,7 +107,7 @@ class Drawing:
         self.generator = torch.Generator(device).manual_seed(recipe.seed)
         sizes = torch.tensor(recipe.cardinalities, dtype=torch.float32, device=device)
         self._sizes, self._limits = sizes, (sizes - 1).clamp_min(0).to(torch.int32)
-        telling = min(_TELLING, len(sizes)), min(_TELLING, recipe.numeric)
+        telling = min(recipe.telling, len(sizes)), min(recipe.telling, recipe.numeric)
         self._drift = min(1.0, 10 / (recipe.days or 10))
         turning = 1 if recipe.days is None else 2  # sets of effects, of which a day mixes its own
         self._effects = self._normal(turning, telling[0], _BUCKETS)
@@ -195,7 +196,8 @@ def table(  # the options of a data set, by name
     if not 0 < test < rows:
         raise UsageError(f"{rows} rows with a share of {test_share} for testing: give enough for both sides")
     both, numbers = (*cardinalities, *own_cardinalities), numeric + own_numeric
-    drawing = Drawing(Recipe(both, numbers, share, seed, days), device)
+    telling = max(_TELLING, numbers, len(both)) if own_numeric or own_cardinalities else _TELLING
+    drawing = Drawing(Recipe(both, numbers, share, seed, days, telling), device)
     spread = "" if days is None else f", over {days} days that drift a little"
     made = (
         f"{rows:,} rows of {len(both)} categories ({sum(both):,} codes, frequencies by Zipf's law) "
