@@ -12,8 +12,8 @@ from tacit.audit.input_attacks.linear_decoder import linear_decoder
 from tacit.cli.conformance import conformance
 from tacit.contracts import EmbeddingProtection
 from tacit.errors import UsageError
-from tacit.lab.conformance import ours
-from tacit.testing import CHECKS, EMBEDDING_CHECKS, loading
+from tacit.lab.conformance import load, ours
+from tacit.testing import CHECKS, EMBEDDING_CHECKS
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(conformance)
@@ -172,14 +172,14 @@ def test_what_the_how_to_shows_keeps_the_contract(write, place, name):
 )
 def test_a_file_that_cannot_be_used_is_refused_with_the_reason(write, text, said):
     with pytest.raises(UsageError, match=said):
-        loading.load(str(write(text)), {})
+        load(str(write(text)), {})
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="there is no such file"):
-        loading.load(str(tmp_path / "gone.py"), {})
+        load(str(tmp_path / "gone.py"), {})
     with pytest.raises(UsageError, match="there is no such file"):
-        loading.load(f"{tmp_path / 'gone.py'}:make", {})
+        load(f"{tmp_path / 'gone.py'}:make", {})
 
 
 @pytest.mark.parametrize(
@@ -200,11 +200,11 @@ def test_wrong_use_is_a_usage_error_before_anything_runs(write, arguments, said)
 
 def test_the_factory_is_the_named_one_the_one_with_the_files_name_or_the_only_one(write):
     text = OURS.format(name="none").replace("make", "flat") + OURS.format(name="max_norm").replace("make", "other")
-    assert loading.load(str(write(text, "flat.py")), {}).factory == "flat"
-    assert loading.load(f"{write(text, 'flat.py')}:other", {}).protection.name == "max_norm"
+    assert load(str(write(text, "flat.py")), {}).factory == "flat"
+    assert load(f"{write(text, 'flat.py')}:other", {}).protection.name == "max_norm"
     with pytest.raises(UsageError, match="no function 'third'; it has: flat, other"):
-        loading.load(f"{write(text, 'flat.py')}:third", {})
-    made = loading.load(str(write(NOISY)), {"std": 2.0})
+        load(f"{write(text, 'flat.py')}:third", {})
+    made = load(str(write(NOISY)), {"std": 2.0})
     assert isinstance(made.protection, EmbeddingProtection)
     assert made.spelled == "noisy(std=2.0)"
 
@@ -212,4 +212,4 @@ def test_the_factory_is_the_named_one_the_one_with_the_files_name_or_the_only_on
 def test_what_lies_beside_the_file_can_be_imported(write):
     write(OURS.format(name="none"), "helper_of_conformance.py")
     file = write("from helper_of_conformance import make as inner\ndef mine(): return inner()\n")
-    assert loading.load(str(file), {}).protection.name == "none"
+    assert load(str(file), {}).protection.name == "none"
