@@ -49,7 +49,7 @@ def test_each_mean_is_that_of_one_question_and_what_came_once_is_left_out(scene,
         rows=torch.cat([view.rows, view.rows[:1]]),
         embedding=torch.cat([view.embedding, view.embedding[:1]]),
     )
-    found = _questions(again, again.embedding, 1e-3, noise)
+    found = _questions(again, again.embedding, noise)
     assert sorted(found.count.tolist()) == [1] * 96 + [2] * 32
     pairs = found.count == 2
     assert set(found.ids[pairs].tolist()) == set(view.rows[0].tolist())
