@@ -135,9 +135,9 @@ def test_the_order_of_the_replicas_does_not_matter():
     made, turned = mixed(), [3, 12, 0, 7, 13, 1, 10, 2, 5, 9, 4, 11, 8, 6]
     grad, labels = batches(0, len(made), dtype=torch.float64)
     one, other = stacked(made), stacked([made[i] for i in turned])
-    first = one.update(grad, labels, one.init(), [Each(*group) for group in one.groups], grad)
+    first = one.update(grad, labels, one.init(), [Each(*group) for group in one.groups])
     seeds = [Each(*(turned[i] for i in group)) for group in other.groups]
-    second = other.update(grad[turned], labels[turned], other.init(), seeds, grad[turned])
+    second = other.update(grad[turned], labels[turned], other.init(), seeds)
     torch.testing.assert_close(second.value, first.value[turned], rtol=1e-12, atol=1e-12)
     for name, figure in first.report.items():
         torch.testing.assert_close(second.report[name], figure[turned], rtol=1e-9, atol=0, msg=name)
