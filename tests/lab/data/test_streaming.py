@@ -196,9 +196,9 @@ criteo.load({str(file)!r}, progress=count)
 
 
 @pytest.mark.parametrize(
-    "options", [{"rows": 1}, {"sample": 0.0}, {"sample": 1.5}, {"test_share": 0.0}, {"min_count": 0}, {"own": "some"},
-                {"bad": "ignore"}],
-)  # fmt: skip
+    "options",
+    [{"rows": 1}, {"sample": 0.0}, {"sample": 1.5}, {"test_share": 0.0}, {"min_count": 0}, {"bad": "ignore"}],
+)
 def test_wrong_options_are_named(file, options):
     (name,) = options
     with pytest.raises(UsageError, match=name):
