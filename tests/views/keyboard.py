@@ -5,62 +5,107 @@ import itertools
 STOP = """() => {
     const one = document.activeElement;
     if (!one || one === document.body || one === document.documentElement) return null;
-    const box = one.getBoundingClientRect();
-    let [across, down] = [0, scrollY];  // by how much it was scrolled, with all that it lies in
+    const point = one.querySelector(".target");  // in a picture the ring is a shape of its own
+    const box = (point ?? one).getBoundingClientRect();
+    let [across, top] = [0, box.top];  // as if nothing were scrolled, but not below what scrolls on its own
     for (let node = one.parentElement; node && node !== document.documentElement; node = node.parentElement) {
         across += node.scrollLeft;
-        down += node.scrollTop;
+        if (node.scrollTop) top = Math.min(top + node.scrollTop, node.getBoundingClientRect().bottom);
     }
-    const aim = [box.left + Math.min(box.width, innerWidth) / 2, box.top + Math.min(box.height / 2, 20)];
-    const there = document.elementFromPoint(...aim);
-    const point = one.querySelector(".target");  // in a picture the ring is a shape of its own
+    const seen = [box.left + 3, (box.left + box.right) / 2, box.right - 3].every((x) => {  // at both ends, and between
+        const within = Math.min(Math.max(x, 1), innerWidth - 2);
+        const there = document.elementFromPoint(within, box.top + Math.min(box.height / 2, 20));
+        return there !== null && (one.contains(there) || there.contains(one));
+    });
     return {
         name: one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent.trim(),
-        left: box.left + across, right: box.right + across, top: box.top + down,
+        left: box.left + across, right: box.right + across, top: top + scrollY,
         ring: getComputedStyle(one).outlineStyle !== "none" || (point && getComputedStyle(point).stroke !== "none"),
-        seen: there !== null && (one.contains(there) || there.contains(one)),
+        seen,
     };
+}"""
+BEGIN = """() => {
+    document.body.tabIndex = -1;
+    document.body.focus();
+    document.body.removeAttribute("tabindex");
+    for (const one of [document.documentElement, ...document.querySelectorAll(".scroll, .legend")]) one.scrollTo(0, 0);
 }"""
 NAMED = {
     "button", "combobox", "dialog", "group", "image", "img", "link", "progressbar", "region", "searchbox", "slider",
     "table", "textbox",
 }  # fmt: skip
+PLACED = {"heading", "table", "image", "img", "group", "slider"}  # what is looked for on the screen
 
 
 def stops(page, most=200):
     """Everything that the Tab key reaches, from the top of the page to its end."""
-    page.evaluate("document.activeElement.blur(); getSelection().collapse(document.body, 0); scrollTo(0, 0)")
+    page.evaluate(BEGIN)
+    return walked(page, "Tab", most)
+
+
+def walked(page, key, most=200):
+    """Everything that a key reaches from where the focus is: behind the last one comes the window."""
     found = []
     for _ in range(most):
-        page.keyboard.press("Tab")
+        page.keyboard.press(key)
         one = page.evaluate(STOP)
-        if one is None or one in found[:1]:  # behind the last one comes the window, or the first one again
+        if one is None or one in found[:1]:  # some go on with the first one again
             return found
         found.append(one)
-    raise AssertionError(f"the Tab key does not come to an end: {found[-3:]}")
+    raise AssertionError(f"the key does not come to an end: {found[-3:]}")
 
 
 def check_stops(found):
     """The focus is seen wherever it is, and goes down the page, or to the right of where it was."""
+    check_seen(found)
+    check_order(found)
+
+
+def check_seen(found):
     for one in found:
         assert one["name"], one
         assert one["ring"], f"nobody sees that this has the focus: {one}"
         assert one["seen"], f"what has the focus is covered, or out of sight: {one}"
+
+
+def check_order(found):
     for before, after in itertools.pairwise(found):
         onwards = after["top"] > before["top"] - 8 or after["left"] > before["right"] - 8
-        assert onwards, f"the focus goes back up, from {before} to {after}"
+        assert onwards, f"it goes back up, from {before} to {after}"
 
 
-def tree(page):
-    """What a screen reader is told of the page: (role, name) of everything, in its order."""
+def reading(page):
+    """What a screen reader is told of the page, in its order: role, name, level and description, and where it lies."""
+    page.evaluate("scrollTo(0, 0)")
     session = page.context.new_cdp_session(page)
     session.send("Accessibility.enable")
-    nodes = session.send("Accessibility.getFullAXTree")["nodes"]
+    nodes = {one["nodeId"]: one for one in session.send("Accessibility.getFullAXTree")["nodes"]}
+    found, open_ = [], [next(iter(nodes.values()))]
+    while open_:
+        one = open_.pop()
+        open_ += [nodes[child] for child in reversed(one.get("childIds", ())) if child in nodes]
+        if not one["ignored"]:
+            found.append(told(session, one))
     session.detach()
-    told = [one for one in nodes if not one["ignored"]]
-    return [(one["role"]["value"], one.get("name", {}).get("value", "").strip()) for one in told]
+    return found
 
 
-def unnamed(page):
-    """Roles of what has no name, though it should have one."""
-    return [role for role, name in tree(page) if role in NAMED and not name]
+def told(session, node):
+    made = {name: node.get(name, {}).get("value", "").strip() for name in ("role", "name", "description")}
+    made |= {one["name"]: one["value"].get("value") for one in node.get("properties", ()) if one["name"] == "level"}
+    if made["role"] in PLACED:
+        corners = session.send("DOM.getBoxModel", {"backendNodeId": node["backendDOMNodeId"]})["model"]["border"]
+        made |= {"left": min(corners[::2]), "right": max(corners[::2]), "top": min(corners[1::2])}
+    return made
+
+
+def check_reading(found):
+    """One place of each kind, one first heading and no level left out, and all of it in the order that eyes have."""
+    for role in ("main", "banner"):
+        assert sum(one["role"] == role for one in found) == 1, role
+    levels = [one["level"] for one in found if one["role"] == "heading"]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), levels
+    assert [one["role"] for one in found if one["role"] in NAMED and not one["name"]] == []
+    check_order([one for one in found if "top" in one])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tacit.views.pacing import seconds
+from tacit.views.report.one_shot import asked
 
 _SHOWN = 100  # columns that a page lists, the most readable first
 
@@ -22,7 +23,7 @@ def exchange_of(status: Mapping[str, Any], stalls: Sequence[Stall], report: Mapp
         "left": status.get("left", []),
         "figures": exchange.get("figures", []),
         "certificate": exchange.get("certificate"),
-        "columns": release.get("columns", [])[:_SHOWN],
+        "columns": [one | {"question": asked(one["question"])} for one in release.get("columns", [])[:_SHOWN]],
         "tried": release.get("tried", []),
     }
 

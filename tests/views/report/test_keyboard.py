@@ -3,7 +3,8 @@
 import pytest
 
 from tacit.views.report.rendering import render
-from tests.views.keyboard import check_stops, stops, tree, unnamed
+from tests.views.exchanges import certified, released
+from tests.views.keyboard import check_reading, check_stops, reading, stops
 from tests.views.report.test_browser import CHROMIUM
 from tests.views.report.test_frontier import page as choose
 
@@ -35,20 +36,23 @@ def _opened(request, browser, tmp_path):
     context.close()
 
 
-def test_a_screen_reader_has_every_table_of_a_report_with_its_heads(reports, opened):
-    page = opened(render(reports["full"]))
-    assert unnamed(page) == []
-    told = tree(page)
+@pytest.mark.parametrize("name", ["full", "minimal", "broken", "features", "foreign", "certified", "released"])
+def test_a_screen_reader_has_every_table_of_a_report_with_its_heads(reports, opened, name):
+    exchanged = {"certified": certified, "released": released}
+    page = opened(render(exchanged[name]() if name in exchanged else reports[name]))
+    told = reading(page)
+    check_reading(told)
+    roles = [one["role"] for one in told]
     tables = page.locator("table").count()
-    assert sum(role == "table" for role, _ in told) == tables
-    assert sum(role == "columnheader" for role, _ in told) >= 2 * tables
+    assert roles.count("table") == tables
+    assert roles.count("columnheader") >= 2 * tables
     check_stops(stops(page))
 
 
 def test_the_limits_of_a_choice_move_by_arrows_and_the_answer_is_told(opened):
     page = opened(choose())
     check_stops(stops(page))
-    assert unnamed(page) == []
+    check_reading(reading(page))
     answer = page.locator("#answer")
     before = answer.inner_text()
     page.locator("#feature-limit").focus()

@@ -19,7 +19,9 @@ function show() {
   const line = document.getElementById("line");
   for (const end of ["x1", "x2"]) line.setAttribute(end, `${8 + 88 * worst}%`);
   const [name, figure, read] = best < 0 ? [] : [...rows[best].children].map((cell) => cell.textContent);
-  document.getElementById("answer").textContent = best < 0 ? "Nothing that was measured holds both limits." : `Best under both limits: ${name}. Test AUC ${figure}, read at worst ${read}.`;
+  const said = best < 0 ? "Nothing that was measured holds both limits." : `Best under both limits: ${name}. Test AUC ${figure}, read at worst ${read}.`;
+  const answer = document.getElementById("answer");
+  if (answer.textContent !== said) answer.textContent = said; // a screen reader tells what is new alone
 }
 
 for (const slider of [label, feature]) slider.addEventListener("input", show);

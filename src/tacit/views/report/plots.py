@@ -35,7 +35,9 @@ def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Marku
     across, up = svg.Axis(first - 1, last), svg.Axis(0, max(1, *(moment.level for moment in moments)))
     drawn = svg.grid_across(up, [level for level in svg.ticks(0, up.high, 5) if level == int(level)], "{:.0f}")
     drawn += svg.labels_below(
-        svg.Axis(first - 0.5, last + 0.5), [t for t in svg.ticks(first, last, 10) if t == int(t)], "{:,.0f}"
+        svg.Axis(first - 0.5, last + 0.5),
+        [t for t in svg.ticks(first, last, 10 if last < 100 else 5) if t == int(t)],
+        "{:,.0f}",
     )
     stairs = []
     for moment in moments:

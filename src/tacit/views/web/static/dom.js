@@ -41,12 +41,23 @@ export function put(node, ...children) {
   return node;
 }
 
+const REACHED = "a[href], button, input, .scroll"; // by the Tab key
+
+/** Put new children in the place of the old ones; the focus stays on what has its place, and what was scrolled, too. */
+export function remake(node, make) {
+  const focused = [...node.querySelectorAll(REACHED)].indexOf(document.activeElement);
+  const { scrollLeft, scrollTop } = node.querySelector(".scroll") ?? {};
+  put(node, make());
+  node.querySelector(".scroll")?.scrollTo(scrollLeft ?? 0, scrollTop ?? 0);
+  if (focused >= 0) node.querySelectorAll(REACHED)[focused]?.focus({ preventScroll: true });
+}
+
 /** Make children anew only where what they show is another thing. */
 export function renew(node, shown, make) {
   const key = JSON.stringify(shown);
   if (node.shown === key) return;
   node.shown = key;
-  put(node, make());
+  remake(node, make);
 }
 
 /**
@@ -77,10 +88,14 @@ export function section(id, title, ...children) {
   return el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), ...children);
 }
 
-/** A table that scrolls on its own where it is wider than its place. */
+/** A table that scrolls on its own where it is wider than its place; only there does the Tab key stop at it. */
 export function scrolled(label, table) {
   mark(table, "aria-label", label);
-  return el("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  const place = el("div", { class: "scroll", role: "group", "aria-label": label, tabindex: "0" }, table);
+  const sizes = new ResizeObserver(() => mark(place, "tabindex", place.scrollWidth > place.clientWidth || place.scrollHeight > place.clientHeight ? "0" : null));
+  sizes.observe(place);
+  sizes.observe(table);
+  return place;
 }
 
 /** Words of ours in which backquotes mark what is typed. */

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { chip } from "./card.js";
-import { el, empty, mark, put, renew, say, section, svg } from "./dom.js";
+import { coded, el, empty, mark, put, renew, say, section, svg } from "./dom.js";
 import { ago, brief, bytes, clock, count, duration, fixed, known, limit, spelled } from "./format.js";
 import { scale } from "./pictures.js";
 import { links } from "./run.js";
@@ -140,7 +140,7 @@ function certificate(told) {
     told.charges?.length ? el("h3", {}, `By ${told.unit}, over all exchanges`) : null,
     told.charges?.length ? charges(told) : null,
     el("h3", {}, "What it does not cover"),
-    el("ul", {}, (told.not_covered ?? []).map((one) => el("li", {}, one))),
+    el("ul", {}, (told.not_covered ?? []).map((one) => el("li", {}, coded(one)))),
   ].filter(Boolean);
 }
 

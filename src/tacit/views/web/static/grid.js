@@ -13,7 +13,10 @@ export function grid({ label, columns, rows, measure: name, limit, sort, again }
   const first = head({ label: "Attack" }, -1, sort, again);
   const lines = order.map((row) => line(row, columns, name, limit));
   const table = el("table", { class: "grid" }, el("thead", {}, el("tr", {}, first, heads)), el("tbody", {}, lines));
-  return scrolled(label, table);
+  const place = scrolled(label, table);
+  const wide = () => place.style.setProperty("--who", `${first.offsetWidth}px`); // what has the focus is not under it
+  new ResizeObserver(wide).observe(first);
+  return place;
 }
 
 const title = (row) => (row.on ? `${row.attack} on ${row.on}` : row.attack);

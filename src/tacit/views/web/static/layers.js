@@ -50,7 +50,13 @@ export function limits(u, line) {
     ctx.fillStyle = colour("bad");
     ctx.font = FONT.replace("12", String(12 * ratio));
     ctx.textAlign = "right";
-    ctx.fillText(`limit ${limit(line.y.findLast(known))}`, right - 4 * ratio, height - 5 * ratio);
+    ctx.setLineDash([]);
+    ctx.strokeStyle = colour("paper"); // curves may run through its name
+    ctx.lineWidth = 4 * ratio;
+    ctx.lineJoin = "round";
+    const named = [`limit ${limit(line.y.findLast(known))}`, right - 4 * ratio, height - 6 * ratio];
+    ctx.strokeText(...named);
+    ctx.fillText(...named);
   });
 }
 

@@ -1,6 +1,6 @@
 // What belongs to a chart in words: its key, whose entries switch curves off and on, and its table.
 
-import { el, keyed, mark, put, say, scrolled, svg } from "./dom.js";
+import { el, keyed, mark, remake, say, scrolled, svg } from "./dom.js";
 import { known } from "./format.js";
 
 /** Where in a rising list of x a value would stand closest. */
@@ -74,7 +74,7 @@ export function tableToggle(make) {
   const draw = () => {
     const open = button.getAttribute("aria-expanded") === "true";
     say(button, open ? "Hide the table" : "Show as table");
-    put(place, open ? make() : null);
+    remake(place, () => (open ? make() : null));
   };
   button.addEventListener("click", () => {
     mark(button, "aria-expanded", button.getAttribute("aria-expanded") === "true" ? "false" : "true");

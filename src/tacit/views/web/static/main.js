@@ -84,6 +84,7 @@ function banner(error) {
   const words = asked
     ? "This browser holds no valid token any more: open the address that `tacit dashboard` has printed."
     : `The line to the server is lost; what you see is as of ${new Date().toLocaleTimeString("en-GB")}. It is tried again by itself.`;
+  if (!by("banner").hidden && by("banner").textContent === words.replaceAll("`", "")) return; // it is an alert: said once
   put(by("banner"), coded(words));
   by("banner").hidden = false;
 }
@@ -154,6 +155,10 @@ letters({
   o: () => void (location.hash = "#/"),
   m: () => void (location.hash = "#/matrix"),
   t: turnTheme,
+});
+addEventListener("keyup", (event) => {
+  const at = document.activeElement; // browsers leave it where it is, if a part of it shows from under what sticks
+  if (event.key === "Tab" && by("main").contains(at)) at.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
 sayTheme();
 history.scrollRestoration = "manual";

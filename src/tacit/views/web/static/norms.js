@@ -54,7 +54,7 @@ export class NormsView {
     this.at = null; // a place among the steps; null follows the last one
     this.charts = new Map(WHICH.map(([which, title]) => [which, new Chart({ id: `norms-${which}`, title, log: true, sync: "norms", height: 210, format: short })]));
     this.slider = el("input", { type: "range", min: "0", step: "1", id: "norm-step", "aria-label": "Step whose norms are shown" });
-    this.words = el("output", { class: "told", for: "norm-step" });
+    this.words = el("output", { class: "told", for: "norm-step", "aria-live": "off" });
     this.play = el("button", { type: "button", class: "quiet", id: "norm-play" }, "Play");
     this.bars = new Map(WHICH.map(([which]) => [which, svg("svg", { class: "histogram", height: 120, width: "100%", role: "img" })]));
     const figures = WHICH.map(([which, title, whose]) => el("div", { class: "one" }, this.charts.get(which).node, el("p", { class: "told" }, `At this step, ${whose}.`), this.bars.get(which)));

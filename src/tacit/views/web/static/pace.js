@@ -1,8 +1,9 @@
 // How fast it goes, when it stood still and when the line came back; and what the journal takes on the disk.
 
 import { Chart } from "./chart.js";
-import { el, renew, scrolled } from "./dom.js";
+import { el, renew } from "./dom.js";
 import { bytes, clock, count, duration, known, many, rate } from "./format.js";
+import { row, table } from "./tables.js";
 
 const SYNC = "times";
 
@@ -56,10 +57,8 @@ function told(detail, pace) {
 function list(stalls) {
   if (!stalls.length) return [];
   const longest = [...stalls].sort((a, b) => b[1] - b[0] - (a[1] - a[0])).slice(0, 8);
-  const rows = longest.map(([from, to, why]) =>
-    el("tr", {}, el("th", { scope: "row" }, clock(from)), el("td", { class: "n" }, duration(to - from)), el("td", {}, String(why ?? ""))),
-  );
-  const head = el("tr", {}, el("th", { scope: "col" }, "Since"), el("th", { scope: "col", class: "n" }, "For"), el("th", { scope: "col" }, "Why"));
+  const heads = [["Since"], ["For", "n"], ["Why"]];
+  const rows = longest.map(([from, to, why]) => row(heads, [clock(from), duration(to - from), String(why ?? "")]));
   const title = stalls.length > 8 ? `The 8 longest of ${many(stalls.length, "stall")}` : "When it stood still";
-  return [el("h3", {}, title), scrolled(title, el("table", { class: "key" }, el("thead", {}, head), el("tbody", {}, rows)))];
+  return [el("h3", {}, title), table(title, heads, rows)];
 }

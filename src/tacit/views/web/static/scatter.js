@@ -71,7 +71,7 @@ function content(detail, hidden, width, address) {
   const names = [...new Set(detail.points.map((one) => one.protection))];
   const best = front(points);
   return [
-    ...axes(xs, ys, x, y, width, points[0].utility_name),
+    svg("g", { "aria-hidden": "true" }, axes(xs, ys, x, y, width, points[0].utility_name)),
     svg("path", { class: "front", d: `M${best.map((one) => `${x(one.utility).toFixed(1)} ${y(one.leak).toFixed(1)}`).join("L")}` }),
     ...points.map((one) => point(one, look(names.indexOf(one.protection)), x, y, best.indexOf(one), address)),
   ];

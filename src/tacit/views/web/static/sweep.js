@@ -73,7 +73,6 @@ function entry(view, name, index) {
   const press = () => {
     if (!view.hidden.delete(name)) view.hidden.add(name);
     show(view);
-    view.key.querySelectorAll("button")[index]?.focus();
   };
   const picture = svg("svg", { width: 16, height: 16, viewBox: "-8 -8 16 16", "aria-hidden": "true" }, svg("path", { class: `shape ${colour}`, d: path }));
   return el("li", {}, el("button", { type: "button", "aria-pressed": view.hidden.has(name) ? "false" : "true", onclick: press }, picture, el("span", { class: "name" }, name)));
@@ -112,6 +111,7 @@ function attacks(view, again) {
 function about(said) {
   const entries = Object.entries(said ?? {});
   if (!entries.length) return [empty("The file says nothing about how it was made.")];
-  const told = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
+  const plain = (value) => (Array.isArray(value) ? value.map(plain).join(" ") : typeof value === "object" ? JSON.stringify(value) : String(value));
+  const told = (value) => (Array.isArray(value) ? value.map(plain).join(", ") : plain(value));
   return [el("dl", { class: "facts" }, entries.map(([name, value]) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, told(value)))))];
 }

@@ -71,7 +71,7 @@ function visits(found) {
   if (!entries.length) return null;
   const shown = entries.slice(-12);
   const most = Math.max(...shown.map(([, value]) => value));
-  const heads = [["Visits", "n"], ["Examples", "n"], [""]];
+  const heads = [["Visits", "n"], ["Examples", "n"], ["As a bar"]];
   const rows = shown.map(([times, value]) => row(heads, [count(Number(times)), count(value), el("progress", { max: most, value, "aria-label": many(value, "example") })]));
   return table("Examples by how often each was visited", heads, rows, "key");
 }
