@@ -4,7 +4,7 @@ import pytest
 
 from tacit.views.report.rendering import render
 from tests.views.exchanges import certified, released
-from tests.views.keyboard import check_reading, check_stops, reading, stops
+from tests.views.keyboard import COVERED, check_reading, check_stops, reading, stops
 from tests.views.report.test_browser import CHROMIUM
 from tests.views.report.test_frontier import page as choose
 
@@ -42,6 +42,7 @@ def test_a_screen_reader_has_every_table_of_a_report_with_its_heads(reports, ope
     page = opened(render(exchanged[name]() if name in exchanged else reports[name]))
     told = reading(page)
     check_reading(told)
+    assert page.evaluate(COVERED) == []
     roles = [one["role"] for one in told]
     tables = page.locator("table").count()
     assert roles.count("table") == tables

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from tacit.company.seals import write_report
 from tests.views.exchanges import certified, released
-from tests.views.keyboard import check_reading, check_seen, check_stops, reading, stops, walked
+from tests.views.keyboard import COVERED, check_reading, check_seen, check_stops, reading, stops, walked
 from tests.views.web.browser.test_page import addresses, go
 
 SIZES = ((1280, 900), (2560, 1300), (390, 800))  # the last is a phone's
@@ -78,6 +78,7 @@ def test_a_screen_reader_has_the_order_that_eyes_have(opened):
         page.wait_for_timeout(100)
         found = reading(page)
         check_reading(found)
+        assert page.evaluate(COVERED) == []
         said = [f"{one['level']} {one['name']}" for one in found if one["role"] == "heading"]
         assert said == HEADINGS.get(name, said)
     charts = [one for one in found if "Arrow keys read it" in one["name"]]
