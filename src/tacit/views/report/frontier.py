@@ -43,7 +43,7 @@ def frontier(points: Sequence[Measured], *, title: str, label_limit: float, feat
         label_limit=label_limit,
         feature_limit=1.0 if feature_limit is None else feature_limit,
         points=[{**asdict(point), "y": height(point.figure)} for point in points],
-        ticks=[(round(height(value), 1), value) for value in ticks],
+        ticks=[(round(height(value), 1), f"{value:.{2 if room > 0.1 else 3}f}") for value in ticks],
         script=Markup(script),  # ours: nothing of it comes from a file of the user's
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

@@ -52,7 +52,7 @@ function show(view, detail, told) {
   mark(view.finding, "data-tone", over(detail) ? "bad" : now.tone);
   renew(view.states, [now, judged], () => [chip(now), judged ? chip(judged) : null].filter(Boolean));
   say(view.sentence, exchanged(detail));
-  renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("li", {}, String(problem))));
+  renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("li", {}, coded(String(problem)))));
   view.problems.hidden = !detail.problems?.length;
   renew(view.report, [detail.report, detail.id], () => links(detail));
   hero(view, detail);

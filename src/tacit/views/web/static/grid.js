@@ -45,7 +45,7 @@ function head(column, index, sort, again) {
 
 function line(row, columns, name, limit) {
   const cells = columns.map((_, index) => cell(row, index, name, limit));
-  return el("tr", {}, el("th", { scope: "row", class: "who" }, el("span", { class: "name" }, row.attack), row.on ? el("span", { class: "about" }, `on ${row.on}`) : null), cells);
+  return el("tr", {}, el("th", { scope: "row", class: "who" }, el("span", { class: "name" }, row.attack.split(/(?<=[(=])/).flatMap((part) => [part, el("wbr")])), row.on ? el("span", { class: "about" }, `on ${row.on}`) : null), cells);
 }
 
 function cell(row, index, name, limit) {

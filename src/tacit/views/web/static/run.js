@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { chip } from "./card.js";
 import { StepCharts } from "./curves.js";
 import * as exchange from "./exchange.js";
-import { el, empty, mark, put, renew, say, section } from "./dom.js";
+import { coded, el, empty, mark, put, renew, say, section } from "./dom.js";
 import { ago, bytes, count, duration, fixed, known, limit, many, measure, rate, spelled } from "./format.js";
 import { grid } from "./grid.js";
 import { NormsView } from "./norms.js";
@@ -82,7 +82,7 @@ function show(view, detail) {
   mark(view.finding, "data-tone", over(detail) ? "bad" : now.tone);
   renew(view.states, [now, judged], () => [chip(now), judged ? chip(judged) : null].filter(Boolean));
   say(view.sentence, sentence(detail));
-  renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("li", {}, String(problem))));
+  renew(view.problems, detail.problems, () => (detail.problems ?? []).map((problem) => el("li", {}, coded(String(problem)))));
   view.problems.hidden = !detail.problems?.length;
   renew(view.report, [detail.report, detail.id], () => links(detail));
   hero(view, detail);
