@@ -30,7 +30,7 @@ BEGIN = """() => {
     document.body.removeAttribute("tabindex");
     for (const one of [document.documentElement, ...document.querySelectorAll(".scroll, .legend")]) one.scrollTo(0, 0);
 }"""
-COVERED = """() => [...document.querySelectorAll(".stack th, .stack td")].filter((cell) => {
+COVERED = """() => [...document.querySelectorAll(".stack tbody th, .stack tbody td")].filter((cell) => {
     if (getComputedStyle(cell, "::before").position !== "absolute") return false;  // it has no name beside it
     const beside = parseFloat(getComputedStyle(cell).paddingLeft);
     return cell.checkVisibility() && (beside < 100 || cell.clientWidth - beside < 100);
