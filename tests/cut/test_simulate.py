@@ -253,7 +253,6 @@ WRONG = {
     "optimizer_class": ({"optimizer": torch.optim.Adam}, UsageError, r"pass a function, .* not Adam"),
     "seed": ({"seed": "a"}, UsageError, "seed = 'a' is no seed: pass a whole number"),
     "seed_large": ({"seed": 2**64}, UsageError, "is no seed: pass a whole number of at most 64 bits"),
-    "watch": ({"watch": ["layer9"]}, UsageError, "no layer 'layer9' to watch; it has: layer1"),
 }
 
 

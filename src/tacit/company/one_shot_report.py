@@ -96,7 +96,9 @@ def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
                 f"All {found.bits:,} flipped labels of {count(found.releases, 'exchange')} were drawn again, and are "
                 "what the secret and the labels as they were first sent give."
             )
-    told_truth = None if answers.sent is None else measured.told_truth(mechanism, answers.sent, labels)
+    told_truth = None
+    if answers.sent is not None and not isinstance(mechanism, Sums):
+        told_truth = measured.told_truth(mechanism, answers.sent, labels)
     figures = [
         _area(
             "labels told by what was sent", told_truth, mechanism.auc,

@@ -50,7 +50,7 @@ class Area:
         return self.value - _SURE * self.error <= most
 
 
-def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
+def told_truth(mechanism: Flipping, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
     """How well what was sent tells labels apart: the two classes, or the two most frequent, or both ends of numbers.
 
     None where there are too few rows of either kind. No mixture of labels can be told apart better than the two that
