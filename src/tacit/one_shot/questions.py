@@ -35,7 +35,6 @@ _SMALL, _GIVEN = 0.01, 0.005  # the share of the rows that a set is at least; an
 _REPEATED = 0.95  # correlation of the answers to two questions from which on one of them is enough
 _BLOCK = 16  # questions judged at once
 _PART = 1 << 16  # rows that may be of a rare category are looked through so many at a time
-_SPARE = 1_000_000  # and so many of them at most: of a category with 200 rows in a million there are enough
 OUTLYING = 0.05  # the share of the judged rows that count as outlying: those least likely, were columns independent
 
 Floats = NDArray[np.float32]
@@ -252,7 +251,7 @@ class Draw:
         mine, hidden = np.split(order, [round(known * rows)])
         check, rest = np.split(mine, [min(known_rows, len(mine)) // 5])
         judged, spare = np.split(hidden, [min(judged_rows, len(hidden))])
-        return cls(rest[: known_rows - len(check)], rest, check, judged, spare[:_SPARE], train)
+        return cls(rest[: known_rows - len(check)], rest, check, judged, spare, train)
 
     def rare(self, questions: Questions) -> Rows:
         """Of the unknown rows that are not judged, those of categories that few judged rows are of, rarest first."""
