@@ -119,7 +119,8 @@ class FileRows:
 
     def ids(self) -> pl.DataFrame:
         """See `Rows`."""
-        return self.held().select(*self._wanted.ids)
+        self.held()
+        return self._held.ids
 
     def held(self) -> pl.DataFrame:
         """All rows as they are now, ids among the columns."""
