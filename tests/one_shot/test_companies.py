@@ -137,6 +137,27 @@ def test_what_left_while_a_release_was_attacked_is_attacked_with_it(tmp_path):
     assert [one.run for one in Shipments(tmp_path / "airport" / "embeddings").all()] == ["other", "small"]
 
 
+def test_a_table_that_changes_while_its_party_learns_keeps_everything_at_home(tmp_path):
+    """Its rows would be in the book by other names, and no later audit would know of what left."""
+    companies = Companies(tmp_path, table(900))
+    companies.set("airport", columns='numeric = ["wind"]', more='learn = { learner = "linear", floor = false }\n')
+    companies.align()
+    data = tmp_path / "airport" / "data.parquet"
+
+    def trace(point):
+        if point == "release written":
+            pl.read_parquet(data).reverse().write_parquet(data)
+
+    def act(name, waiting):
+        seen = trace if name == "airport" else lambda _: None
+        return train_one_shot(companies.folder(name), waiting=waiting, trace=seen)
+
+    found = companies.together(act)["airport"]
+    assert isinstance(found, DataError)
+    assert "was changed while this run learnt from it" in str(found)
+    assert not Shipments(tmp_path / "airport" / "embeddings").all()
+
+
 OWN = """
 from sklearn.linear_model import LogisticRegression
 

@@ -335,6 +335,8 @@ def test_who_is_on_the_way_can_not_say_that_our_certificate_is_refused():
 def test_a_listener_is_closed_once(server):
     server.close()
     server.close()
+    with pytest.raises(LinkError):
+        join(server)
 
 
 # --- through a proxy --------------------------------------------------------------------------------------------------

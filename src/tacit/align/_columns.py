@@ -118,9 +118,8 @@ def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArr
     remedy = "correct it, leave missing values empty, or list the column under categorical"
     if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.String, pl.Null)):
         raise DataError(f"the column {column.name!r} holds {column.dtype}, no numbers: {remedy}")
-    if (
-        column.dtype.is_float() or column.dtype.is_integer() or column.dtype == pl.Boolean
-    ):  # as mostly; of a single row all else would take long
+    # as mostly; of a single row all else would take long
+    if column.dtype.is_float() or column.dtype.is_integer() or column.dtype == pl.Boolean:
         found = column.cast(pl.Float64, strict=False).to_numpy()  # NaN where there is none
         if not np.isinf(found).any():
             return found

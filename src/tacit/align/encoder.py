@@ -134,7 +134,7 @@ class Encoder:
         )
 
     def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        shift, spread = np.array(self.statistics, np.float64).reshape(-1, 2).T
+        shift, spread = np.array(self.statistics, np.float64).reshape(values.shape[1], 2).T
         if self.coding.scaling == "range":
             with np.errstate(over="ignore"):  # far beyond a tiny range is its end
                 return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)

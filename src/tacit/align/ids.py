@@ -203,8 +203,7 @@ class Reading:
 
 def without_repeats(reading: Reading, read: bytearray, at: bytearray, duplicates: Duplicates) -> Ids:
     """Everything that was read, hashes and rows, without what is there more than once."""
-    rows = np.frombuffer(at, np.int64)
-    hashes = np.frombuffer(read, np.uint8).reshape(-1, _SIZE)
+    hashes, rows = np.frombuffer(read, np.uint8).reshape(-1, _SIZE), np.frombuffer(at, np.int64)
     keep, repeated, example = distinct(hashes, first=duplicates == "first")
     where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
     if where is not None and duplicates == "error":

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tacit.align.cache import prepare
 from tacit.align.encoder import Inputs
 from tacit.align.ids import Reading, distinct, read_ids, repeats_error
+from tacit.align.sources import rows_error
 from tacit.company.align import Aligned, columns_of
 from tacit.company.folder import Folder
 from tacit.company.models import load_factory
@@ -115,6 +116,8 @@ def keys_of(
         np.frombuffer(raw, np.uint8).reshape(-1, 16)[at] = keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1))
     raw += bytes(16 * reading.total - len(raw))
     keys, numbers = np.frombuffer(raw, np.uint8).reshape(-1, 16), np.asarray(rows.rows)
+    if len(numbers) and int(numbers.max()) >= len(keys):
+        raise rows_error(folder.data, len(numbers), int((numbers >= len(keys)).sum()))
     named = np.asarray(keys.any(axis=1))
     if unique:
         _, repeated, example = distinct(keys if named.all() else keys[named], first=False)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._version import __version__
+from tacit.align.cache import Facts, file_facts
 from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.company import one_shot_common as common
@@ -27,7 +28,7 @@ from tacit.company.one_shot_workers import ALIGNED, ALL, LEARNING, learner_of, t
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.disk import write_json
-from tacit.errors import ProtocolError
+from tacit.errors import DataError, ProtocolError
 from tacit.hidden_sums.feature_side import FeatureSide
 from tacit.hidden_sums.points import base
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
@@ -69,6 +70,7 @@ class _Side:
     rows: Aligned
     train: int
     inputs: Inputs
+    table: Facts  # of the file that these were made of
     telling: ExchangeTelling
     workers: Workers  # the processes that learn, this one the first of them
 
@@ -103,10 +105,11 @@ def train_features(
     go_on_predicting(folder, where, restored)
     common.check_at_home(folder)
     check_enough(rows.count, folder.config.learn.known)
+    table = file_facts(folder.data)
     inputs = common.own_inputs(folder, rows)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
     workers.check(train)
-    side = _Side(folder, rows, train, inputs, telling, workers)
+    side = _Side(folder, rows, train, inputs, table, telling, workers)
     config = folder.config
     facts = {
         "version": __version__,
@@ -364,6 +367,11 @@ def _enter(
     """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
     contract, count = side.contract, len(leaving)
     version, keys = version_of(side.run, leaving), _row_keys(side.folder, side.rows)[:count]
+    if file_facts(side.folder.data) != side.table:  # the book would know these rows by the names of others
+        raise DataError(
+            f"{side.folder.data} was changed while this run learnt from it, so nothing of it was sent: put it back as "
+            "it was, and run `tacit train` again"
+        )
     shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
     with counted_book(side.folder) as book:
         return book.enter(side.run, keys, shipment, leaving, seen)

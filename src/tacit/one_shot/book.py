@@ -241,8 +241,8 @@ class Book:
     def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> Numbers:
         """Freeze what was never released, charge what was released more weakly; the labels as they are frozen."""
         db, order = self._db, in_order(rows.keys)
-        asked = "CREATE TEMP TABLE IF NOT EXISTS asked (key BLOB PRIMARY KEY, unit BLOB, label INT) WITHOUT ROWID"
-        db.execute(asked)
+        columns = "key BLOB PRIMARY KEY, unit BLOB, label INT"
+        db.execute(f"CREATE TEMP TABLE IF NOT EXISTS asked ({columns}) WITHOUT ROWID")
         db.execute("DELETE FROM temp.asked")
         db.executemany("INSERT INTO temp.asked VALUES (?, ?, ?)", _each(rows, order))
         frozen = "INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, ? FROM temp.asked ORDER BY key"

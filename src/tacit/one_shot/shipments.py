@@ -237,6 +237,7 @@ def _send(
     """
     db.execute("CREATE TEMP TABLE leaving (key BLOB, codes BLOB)")
     for keys, values in batches:
+        assert len(keys) == len(values)  # what is not in the book must not leave
         raw, codes, size = keys.tobytes(), values.tobytes(), values[:1].nbytes
         each = ((raw[16 * at : 16 * at + 16], codes[size * at : size * at + size]) for at in range(len(keys)))
         db.executemany("INSERT INTO temp.leaving VALUES (?, ?)", each)
