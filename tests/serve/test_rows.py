@@ -4,11 +4,17 @@ import numpy as np
 import polars as pl
 import pytest
 import sqlalchemy as sql
+import torch
 
+from tacit.align.ids import read_ids
+from tacit.company.align import aligned
 from tacit.company.folder import Folder
+from tacit.contracts import Message
 from tacit.errors import DataError, UsageError
+from tacit.serve.answering import Answering
 from tacit.serve.halves import load_embedder
 from tacit.serve.rows import open_rows
+from tacit.serve.tokens import token_key, tokens_of
 from tests.serve.files import copied
 from tests.serve.postgres import fill
 
@@ -51,8 +57,7 @@ class Store:
 
 
 def ways(world, engine):
-    """The party's folder with its rows in each of the three ways."""
-    yield airport(world)
+    """The party's folder with its rows fetched in each of the two ways."""
     fill(engine, table_of(world))
     yield by_query(world)
     (world / "airport" / "store.py").write_text(STORE.format(path=str(world / "airport" / "data.parquet")))
@@ -76,31 +81,62 @@ def test_the_same_rows_and_the_same_bytes_in_each_way(world, database):
         assert not len(rows.fetch(pl.DataFrame({"id": ["nobody's"]})))
 
 
+def test_a_file_is_held_as_the_model_takes_it(world):
+    whole, embedder = table_of(world), load_embedder(world / "airport", "test")
+    held = open_rows(airport(world), embedder.columns).held()
+    assert held.ids.equals(whole.select("id"))
+    some = torch.tensor([7, 300, 0, 41])
+    expected = embedder.embed(whole[some.tolist()])
+    assert np.array_equal(embedder.embed_inputs(held.inputs[some]), expected)
+    assert np.array_equal(embedder.embed_inputs(held.inputs[some[:1]]), expected[:1])
+    assert embedder.embed_inputs(held.inputs[some[:0]]).shape == (0, embedder.width)
+
+
 def test_a_file_is_read_again_when_it_has_changed_and_a_spoilt_one_leaves_the_old_rows(world):
-    path = world / "airport" / "data.parquet"
-    rows, before = open_rows(airport(world), COLUMNS), table_of(world)
-    known = rows.ids()
-    assert rows.ids() is known
+    path, embedder = world / "airport" / "data.parquet", load_embedder(world / "airport", "test")
+    rows, before, logged = open_rows(airport(world), COLUMNS), table_of(world), []
+    first = rows.held()
+    assert rows.held() is first
+    folder = airport(world)
+    answering = Answering(
+        folder, folder.run_folder(folder.terms), embedder, rows, lambda *what, **_: logged.append(what)
+    )
+
+    def known():
+        """For each row of the first table whether it is known, and its bytes."""
+        return answering.answer(Message(1, "tokens", torch.from_numpy(tokens), b"")).payload.numpy()
+
+    tokens = tokens_of(token_key(aligned(folder)), read_ids(before, "id").hashes)
+    told = known()
+    assert told[:, 0].all()
     path.write_bytes(b"half a file")
     with pytest.raises(DataError, match=r"data\.parquet can't be read"):
-        rows.ids()
-    assert rows.fetch(known).equals(before)
+        rows.held()
+    assert np.array_equal(known(), told)
     before.drop("rain").write_parquet(path)
     with pytest.raises(DataError, match="has no column 'rain'"):
-        rows.ids()
+        rows.held()
     changed = before.head(5).with_columns(wind=pl.lit(7.0))
     changed.write_parquet(path)
-    assert rows.ids().equals(changed.select("id"))
-    assert rows.fetch(known).equals(changed), "the others are gone"
+    answering.refresh()
+    assert rows.held().ids.equals(changed.select("id"))
+    assert np.array_equal(known()[:5, 1:], embedder.embed(changed))
+    assert not known()[5:].any(), "the others are gone"
+    assert not logged
+    answering.close()
 
 
 def test_an_id_that_two_rows_have_is_nobodys(world, database):
     twice = pl.concat([table_of(world), table_of(world).head(1)])
     twice.write_parquet(world / "airport" / "twice.parquet")
     fill(database, twice)
-    for folder in (airport(world, 'path = "twice.parquet"'), by_query(world)):
-        rows = open_rows(folder, COLUMNS)
-        assert rows.fetch(twice.select("id").head(3))["id"].to_list() == twice["id"][1:3].to_list()
+    rows = open_rows(by_query(world), COLUMNS)
+    assert rows.fetch(twice.select("id").head(3))["id"].to_list() == twice["id"][1:3].to_list()
+    folder = airport(world, 'path = "twice.parquet"')
+    embedder, rows = load_embedder(folder, "test"), open_rows(folder, COLUMNS)
+    answering = Answering(folder, folder.run_folder(folder.terms), embedder, rows, lambda *_, **__: None)
+    assert answering.known == len(twice) - 2
+    answering.close()
 
 
 def test_ids_of_several_columns_of_other_kinds(world, database):
@@ -118,8 +154,8 @@ def test_ids_of_several_columns_of_other_kinds(world, database):
     found = rows.fetch(known.tail(700))
     assert found["flight"].to_list() == known["flight"][-700:].to_list()
     table.write_parquet(world / "airport" / "days.parquet")
-    held = open_rows(airport(world, 'path = "days.parquet"'), COLUMNS)
-    assert held.fetch(held.ids().tail(3)).equals(table.tail(3))
+    held = open_rows(airport(world, 'path = "days.parquet"'), COLUMNS).held()
+    assert held.ids.equals(table.select("day", "flight"))
 
 
 def test_a_value_never_becomes_part_of_a_query(world, database):

@@ -14,6 +14,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from tacit.align.encoder import Inputs
 from tacit.align.ids import read_ids
 from tacit.company.align import aligned
 from tacit.company.departures import counted_book, counted_predictions, row_keys
@@ -69,14 +70,14 @@ class _Known:
     ids: pl.DataFrame
     hashes: NDArray[np.uint8]
     places: Directory
-    held: pl.DataFrame | None  # a file's columns, as the model takes them; None where each row is fetched
+    held: Inputs | None  # what the model takes of a file's rows; None where each row is fetched
     rows: NDArray[np.int64]  # of that
 
 
 class Answering:
     """Answers requests, one at a time."""
 
-    def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: Rows, log: Log) -> None:
+    def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: Rows | FileRows, log: Log) -> None:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
@@ -108,7 +109,8 @@ class Answering:
 
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""
-        self._embedder.embed(self._rows.fetch(self._known.ids.head(64)).select(self._embedder.columns))
+        some = min(64, self.known)
+        self._embedded(self._known, np.arange(some), some)
 
     def close(self) -> None:
         """Enter what has left in all."""
@@ -120,9 +122,11 @@ class Answering:
 
     def refresh(self) -> None:
         """Look which rows there are now."""
-        table = self._rows.held() if isinstance(self._rows, FileRows) else None
-        ids = self._rows.ids() if table is None else table.select(self._columns)
-        held = None if table is None else table.select(self._embedder.columns)
+        if isinstance(self._rows, FileRows):
+            file = self._rows.held()
+            ids, held = file.ids, file.inputs
+        else:
+            ids, held = self._rows.ids(), None
         found = read_ids(ids, self._columns)
         places = Directory(tokens_of(self._key, found.hashes), np.arange(len(found)))
         self._known = _Known(ids[found.rows], found.hashes, places, held, found.rows)
@@ -187,10 +191,14 @@ class Answering:
         In the place of rows that are not known others are fetched and embedded, and thrown away: what somebody sees who
         can only measure times.
         """
-        others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
-        places = np.concatenate([rows, others])
-        if known.held is not None:
-            return np.arange(len(rows)), self._embedder.embed(known.held[known.rows[places]])[: len(rows)]
+        places = rows
+        if len(rows) < count:
+            others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
+            places = np.concatenate([rows, others])
+        if isinstance(self._rows, FileRows):
+            assert known.held is not None
+            inputs = known.held[torch.from_numpy(known.rows[places])]
+            return np.arange(len(rows)), self._embedder.embed_inputs(inputs)[: len(rows)]
         ids = known.ids[places]
         table = self._rows.fetch(ids)
         if not len(table):

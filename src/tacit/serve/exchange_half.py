@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import Encoder
+from tacit.align.encoder import Encoder, Inputs
 from tacit.company.align import aligned
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import run_id, threads_of
@@ -71,15 +71,19 @@ class ExchangeEmbedder:
 
     def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
         """Ranks, those of rows beyond what was trained on clipped.  (rows, width)"""
-        if not len(table):
+        return self.embed_inputs(encoded(self.encoder, table, rows))
+
+    def embed_inputs(self, inputs: Inputs) -> NDArray[np.uint8]:
+        """The same of rows that are encoded already."""
+        if not len(inputs):
             return np.empty((0, self.width), np.uint8)
-        inputs = shown(self.folder, encoded(self.encoder, table, rows))
-        return self.coding.codes(self.bottom.embed(inputs, threads=_threads(self.folder, table)), self.folder.secret)
+        numbers = self.bottom.embed(shown(self.folder, inputs), threads=_threads(self.folder, len(inputs)))
+        return self.coding.codes(numbers, self.folder.secret)
 
 
-def _threads(folder: Folder, table: pl.DataFrame) -> int:
+def _threads(folder: Folder, rows: int) -> int:
     """For a few rows one thread: several would wait for each other longer than they work."""
-    return 1 if len(table) < _FEW else threads_of(folder)
+    return 1 if rows < _FEW else threads_of(folder)
 
 
 def shown_names(folder: Folder) -> tuple[str, ...]:
@@ -139,7 +143,7 @@ class ExchangeScorer:
         """Probabilities of class 1, or of each of several; or numbers.  (rows, outputs)"""
         if not len(table):
             return np.empty((0, len(self.outputs)))
-        own, threads = encoded(self.encoder, table, rows), _threads(self.folder, table)
+        own, threads = encoded(self.encoder, table, rows), _threads(self.folder, len(table))
         if embeddings is None:
             return self.alone.predict(None, own, threads=threads).reshape(len(table), -1)
         if missing := [name for name in self.versions if name not in embeddings]:

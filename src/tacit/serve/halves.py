@@ -56,6 +56,9 @@ class Embedder(Protocol):
         `rows` are their numbers in the party's file, so that an error can name them; None counts from 0.
         """
 
+    def embed_inputs(self, inputs: Inputs) -> NDArray[np.uint8]:
+        """The same of rows that are encoded already."""
+
 
 class Scorer(Protocol):
     """The label party's half."""

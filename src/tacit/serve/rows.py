@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 
 from tacit.align.cache import file_facts
-from tacit.align.encoder import Encoder, require
+from tacit.align.encoder import Encoder, Inputs, require
 from tacit.align.ids import read_ids
 from tacit.align.sources import blocks, check_columns
 from tacit.company.folder import Folder
@@ -30,7 +31,7 @@ SAMPLE = 64
 
 
 class Rows(Protocol):
-    """Rows of a feature party, by their ids. Both methods may be called by several threads at once.
+    """Rows of a feature party that are fetched by their ids. Both methods may be called by several threads at once.
 
     A source that can't be read at the moment raises a `DataError`: the next call may find it whole again.
     """
@@ -61,16 +62,16 @@ class Wanted:
         """All columns, each once."""
         return list(dict.fromkeys((*self.ids, *self.columns)))
 
-    def check(self, source: str, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> None:
-        """See that rows, of these numbers, can be embedded; a `DataError` says which source, column and row can't."""
+    def encoded(self, source: str, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> Inputs:
+        """What a model takes of rows of these numbers; a `DataError` says which source, column and row can't be."""
         try:
             require(table, self.names)
-            encoded(self.encoder, table, rows)
+            return encoded(self.encoder, table, rows)
         except DataError as error:
             raise DataError(f"{source}: {error}") from None
 
 
-def open_rows(folder: Folder, columns: Sequence[str]) -> Rows:
+def open_rows(folder: Folder, columns: Sequence[str]) -> Rows | FileRows:
     """The rows of a feature party, from where `[serve] rows` of its party.toml says."""
     encoder = trained_encoder(folder, folder.run_folder(folder.terms), None)
     wanted, source = Wanted(folder.table.ids, tuple(columns), encoder), folder.config.serve.rows
@@ -96,72 +97,46 @@ def open_rows(folder: Folder, columns: Sequence[str]) -> Rows:
 
 
 @dataclass(frozen=True)
-class _Held:
-    """A file's rows in memory."""
+class Held:
+    """A file's rows in memory: their ids, and what the model takes of them."""
 
     facts: dict[str, Any]  # of the file
-    table: pl.DataFrame
     ids: pl.DataFrame
-    hashes: NDArray[np.uint64]  # of ids, sorted
-    rows: NDArray[np.int64]  # of each hash
+    inputs: Inputs
 
 
 class FileRows:
-    """A Parquet or CSV file, held in memory. `ids` looks whether it has changed, and reads it again then.
+    """A Parquet or CSV file, held in memory as the model takes it, so that a request encodes nothing.
 
-    A file that has become another one and can't be used is an error of `ids`, and the rows before it stay: `fetch` goes
-    on with them.
+    `held` looks whether the file has changed, and reads it again then. One that has become another and can't be used is
+    an error, and the rows before it stay.
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self._path, self._wanted, self._reading = path, wanted, Lock()
         self._held = self._read()
 
-    def ids(self) -> pl.DataFrame:
-        """See `Rows`."""
-        self.held()
-        return self._held.ids
-
-    def held(self) -> pl.DataFrame:
-        """All rows as they are now, ids among the columns."""
+    def held(self) -> Held:
+        """All rows as they are now; the same object as before where nothing has changed."""
         with self._reading:
             if file_facts(self._path) != self._held.facts:
                 self._held = self._read()
-            return self._held.table
+            return self._held
 
-    def fetch(self, ids: pl.DataFrame) -> pl.DataFrame:
-        """See `Rows`."""
-        held = self._held
-        try:
-            asked = ids.select(*self._wanted.ids).cast(held.ids.schema)
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{self._path}: these ids are not of its kind ({type(error).__name__})") from None
-        hashes = asked.hash_rows(seed=0).to_numpy()
-        first = np.searchsorted(held.hashes, hashes, "left")
-        # An id of several rows is nobody's. That two ids share 64 bits: in ten million rows with odds of 1 to 10^5.
-        alone = np.flatnonzero(np.searchsorted(held.hashes, hashes, "right") - first == 1)
-        rows = held.rows[first[alone]]
-        same = (held.ids[rows] == asked[alone]).select(pl.all_horizontal(pl.all()).fill_null(False)).to_series()
-        found: pl.DataFrame = held.table[rows[same.to_numpy()]]
-        return found
-
-    def _read(self) -> _Held:
+    def _read(self) -> Held:
         path, wanted, facts = self._path, self._wanted, file_facts(self._path)
         check_columns(path, wanted.names)
-        parts, done = [], 0
+        ids, parts, done = [], [], 0
         for block in blocks(path, wanted.names):
-            wanted.check(str(path), block, np.arange(done, done + len(block)))
-            parts.append(block)
+            parts.append(wanted.encoded(str(path), block, np.arange(done, done + len(block))))
+            ids.append(block.select(*wanted.ids))
             done += len(block)
         if file_facts(path) != facts:
             raise DataError(f"{path} was changed while it was read: put a new file in its place with one rename")
         if not parts:
             raise DataError(f"{path} has no rows: name the table with the rows that are asked for")
-        table = pl.concat(parts)
-        ids = table.select(*wanted.ids)
-        hashes = ids.hash_rows(seed=0).to_numpy()
-        order = np.argsort(hashes)
-        return _Held(facts, table, ids, hashes[order], order)
+        codes, numbers = (torch.cat(tensors) for tensors in zip(*(part.tensors for part in parts), strict=True))
+        return Held(facts, pl.concat(ids), Inputs(codes, numbers, parts[0].cardinalities))
 
 
 # --- what is asked each time -----------------------------------------------------------------------------------------
@@ -204,7 +179,7 @@ class _InOrder:
                 f"{self.name}: none of the first {len(usable)} ids finds its row again: give ids as integers or as "
                 "text, and each to one row"
             )
-        self.wanted.check(self.name, found)
+        self.wanted.encoded(self.name, found)
         return self
 
     def _called(self, method: Any, *arguments: pl.DataFrame) -> Any:

@@ -80,11 +80,14 @@ class SplitEmbedder:
 
     def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
         """Numbers as they lie in memory, protected as in training, under noise of their own.  (rows, width)"""
-        inputs = encoded(self.encoder, table, rows)
+        return self.embed_inputs(encoded(self.encoder, table, rows))
+
+    def embed_inputs(self, inputs: Inputs) -> NDArray[np.uint8]:
+        """The same of rows that are encoded already."""
         with evaluating(self.party.bottom):
             clean = in_blocks(self.party.bottom, inputs.tensors)
             sent = self.party.shield.protected(clean, _RowNoise(clean, self.secret)) if len(clean) else clean
-        return sent.flatten(1).contiguous().numpy().view(np.uint8).reshape(len(table), self.width)
+        return sent.flatten(1).contiguous().numpy().view(np.uint8).reshape(len(inputs), self.width)
 
     def check_rows(self) -> None:
         """Refuse protections that look at a whole batch: a row would get other bytes in other company."""

@@ -55,7 +55,7 @@ class SqlRows:
                 f"{_NAME} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the names"
             )
         if rows:
-            self._wanted.check(_NAME, table_of(_NAME, names, rows))
+            self._wanted.encoded(_NAME, table_of(_NAME, names, rows))
 
     def ids(self) -> pl.DataFrame:
         """See `tacit.serve.rows.Rows`."""
