@@ -191,10 +191,8 @@ class Answering:
         In the place of rows that are not known others are fetched and embedded, and thrown away: what somebody sees who
         can only measure times.
         """
-        places = rows
-        if len(rows) < count:
-            others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
-            places = np.concatenate([rows, others])
+        others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
+        places = np.concatenate([rows, others])
         if isinstance(self._rows, FileRows):
             assert known.held is not None
             inputs = known.held[torch.from_numpy(known.rows[places])]
