@@ -95,6 +95,8 @@ def test_the_digest_does_not_see_comments_order_defaults_or_spellings():
     [cut.widths]
     weather = [32, 8, 8]
     airport = [128]
+    [cut]
+    dtype = "float32"
     """
     assert Contract.read(same).digest == Contract.read(CONTRACT).digest
 
@@ -108,6 +110,7 @@ def test_the_digest_sees_every_other_change():
         ("leak_auc = 0.6", "leak_auc = 0.6, visits = 3"),
         ('"binary"', '"softmax"'),
         ("airport = 128", "airport = 129"),
+        ("[cut]", '[cut]\ndtype = "float16"'),
         ("[32, 8, 8]", "[8, 32, 8]"),
         ('["test_auc"]', "[]"),
         ('run = "flights"', 'run = "flights-2"'),
