@@ -269,8 +269,11 @@ def test_another_model_and_another_half_are_refused(world, lying, start):
         link.recv(PATIENCE)
 
 
-def test_numbers_that_are_not_finite_are_refused(split, tmp_path, start, monkeypatch):
-    world = copied(next(iter(split.values())).path.parent, tmp_path)
+@pytest.mark.parametrize(
+    ("which", "number"), [("split", np.float32(np.nan)), ("narrow", np.float16(np.inf))], ids=["float32", "float16"]
+)
+def test_numbers_that_are_not_finite_are_refused(request, which, number, tmp_path, start, monkeypatch):
+    world = copied(next(iter(request.getfixturevalue(which).values())).path.parent, tmp_path)
     monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
     airline = start(world / "airline")
     airline.heard("http")
@@ -281,7 +284,7 @@ def test_numbers_that_are_not_finite_are_refused(split, tmp_path, start, monkeyp
 
     def answer(asked):
         rows = np.ones((len(asked.payload), 1 + width), np.uint8)
-        rows[:, 1:] = np.full(width // 4, np.nan, np.float32).view(np.uint8)
+        rows[:, 1:] = np.full(width // number.itemsize, number).view(np.uint8)
         return [Message(asked.step, "embedding", torch.from_numpy(rows), b"")]
 
     with ThreadPoolExecutor(1) as client:
