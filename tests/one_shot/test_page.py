@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tacit.views.exchange import part_left
-from tacit.views.reading import RunReader, find
-from tacit.views.track.following import facts_of, run_curves
+from tacit.views.reading import RunReader, find, frame
+from tacit.views.track.following import facts_of
 
 
 def reader_of(companies, name):
@@ -38,13 +38,15 @@ def test_a_card_of_a_label_party_shows_what_is_certified(reported):
 
 
 def test_trackers_get_the_heads_figures_at_one_side_and_the_audits_at_the_other(reported):
-    airline = {name: y[0] for name, x, y, _ in run_curves(reader_of(reported, "airline")) if x}
-    assert airline["exchange/certified auc"] == pytest.approx(0.75)
-    assert airline["exchange/test AUC with partners"] == airline["utility/test_auc"]
-    assert airline["exchange/canaries.low"] < airline["exchange/canaries"] < airline["exchange/canaries.high"]
-    airport = {name: y[0] for name, x, y, _ in run_curves(reader_of(reported, "airport")) if x}
-    assert {"exchange/most read", "exchange/read of wind", "exchange/read of wind.high"} <= airport.keys()
-    assert not [name for name in airport if "utility" in name or "certified" in name]
+    rows = frame(reader_of(reported, "airline")).rows_by_key(["group", "name"], named=True, unique=True)
+    assert rows["exchange", "certified auc"]["value"] == pytest.approx(0.75)
+    assert rows["exchange", "test AUC with partners"]["value"] == rows["utility", "test_auc"]["value"]
+    canaries = rows["exchange", "canaries"]
+    assert canaries["low"] < canaries["value"] < canaries["high"]
+    rows = frame(reader_of(reported, "airport")).rows_by_key(["group", "name"], named=True, unique=True)
+    assert rows["exchange", "read of wind"]["high"] is not None
+    assert ("exchange", "most read") in rows
+    assert not [name for group, name in rows if group == "utility" or "certified" in name]
     facts = facts_of(reader_of(reported, "airline"))
     assert (facts["mode"], facts["limit"], facts["exchange.width"]) == ("one_shot", 0.75, 2)
 

@@ -123,10 +123,10 @@ def track(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the figures of runs and sweeps for TensorBoard, for MLflow, or as Parquet files.
+    """Write the figures of runs for TensorBoard, for MLflow, or as Parquet files.
 
-    Utility, every leak with its interval, limits, strengths, pace; for TensorBoard also norms by class and decisions,
-    for MLflow the contract's facts and the report. What is there already is not written again, so the command can be
+    Utility, every leak with its interval, limits, strengths, pace, and decisions; for TensorBoard and MLflow the
+    contract's facts, for MLflow the report. What is there already is not written again, so the command can be
     given as often as one likes. MLflow without a server is a folder: sqlite: and other databases need
     `pip install mlflow`, of which `tacit[tracking]` installs a part.
 
@@ -138,6 +138,8 @@ def track(
 
     `tacit track runs --to parquet --out tables`
     """
+    from tacit.views.report.words import count
+
     roots = run_folders(runs)
     if to != "mlflow" and "://" in out:
         raise UsageError(f"--out {out} is an address: --to {to} writes to a folder of this machine")
@@ -147,14 +149,14 @@ def track(
     if to == "parquet":
         export = Tables(roots, out)
     elif to == "mlflow":
-        export = Export(roots, lambda place, name: MLflow(out, run=name, experiment=experiment, place=place))
+        export = Export(roots, lambda place: MLflow(out, place.id, run=place.name, experiment=experiment))
     else:
-        export = Export(roots, lambda place, name: TensorBoard(out, run=f"{name} {place}".replace(" / ", "-")))
+        export = Export(roots, lambda place: TensorBoard(out, run=f"{place.name} {place.id}".replace(" / ", "-")))
     try:
         export.update()
         if follow and not export.finished:
             if not quiet:
-                typer.echo(f"Following {_runs_and_sweeps(len(export.readers))}; Ctrl-C ends it", err=True)
+                typer.echo(f"Following {count(len(export.readers), 'run')}; Ctrl-C ends it", err=True)
             with suppress(KeyboardInterrupt):  # which is how one ends it
                 while not export.finished:
                     time.sleep(_PAUSE)
@@ -172,11 +174,9 @@ def _tell_written(export: Export | Tables, to: str, out: str, *, as_json: bool, 
 
     summary: dict[str, Any] = {"to": to, "out": out}
     if isinstance(export, Tables):
-        summary |= {"rows": export.rows, "sweeps": [str(path) for path in export.sweeps]}
+        summary["rows"] = export.rows
     else:
-        summary |= {
-            "runs": [{"id": place, "name": export.names[place], "new": new} for place, new in export.brought.items()]
-        }
+        summary["runs"] = [{"id": run.id, "name": run.name, "new": new} for run, new in export.brought.items()]
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif quiet:
@@ -184,11 +184,9 @@ def _tell_written(export: Export | Tables, to: str, out: str, *, as_json: bool, 
     elif isinstance(export, Tables):
         for name, many in export.rows.items():
             typer.echo(f"{Path(out) / name}.parquet: {count(many, 'row')}")
-        for path in export.sweeps:
-            typer.echo(f"{path / 'results.parquet'} is a sweep's table, and Parquet already: it stays there")
     else:
-        for place, many in export.brought.items():
-            typer.echo(f"{plain(export.names[place])}: {count(many, 'new figure')}")
+        for run, many in export.brought.items():
+            typer.echo(f"{plain(run.name)}: {count(many, 'new figure')}")
         typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
 
 

@@ -172,7 +172,7 @@ def test_every_figure_stands_in_one_long_table(written, read):
     rows = {(row["group"], row["name"]): row for row in frame(one).iter_rows(named=True)}
     assert rows["leak", "norm"]["value"] == pytest.approx(0.8)
     assert (rows["gate", "cosine on visits"]["low"], rows["gate", "cosine on visits"]["step"]) == (0.52, 50)
-    assert (rows["pace", "turn"]["time"], rows["pace", "turn"]["value"]) == (1000, 7)
+    assert (rows["pace", "journal_bytes"]["time"], rows["pace", "journal_bytes"]["step"]) == (1000, 7)
     assert rows["utility", "test_auc"]["step"] == 50
     assert {row["party"] for row in rows.values()} == {"airline"}
 

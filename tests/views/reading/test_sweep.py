@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import as_table, write
-from tacit.views.reading import find, frame, matrix, reader
+from tacit.views.reading import find, matrix, reader
 
 
 def rows(replica, protection, strength, *, leak, auc):
@@ -48,7 +48,6 @@ def test_points_and_curves_of_a_finished_sweep(tmp_path, read):
     assert leak["high"] == pytest.approx([0.62, 0.62])
     assert replica["matrix"]["columns"] == ["marvell scale=4"]
     assert matrix([one])["rows"] == [{"attack": "norm", "values": [0.9, 0.6]}]
-    assert frame(one).filter(name="norm@cut")["run"].unique().len() == 2
 
 
 def test_a_sweep_that_goes_on_shows_its_finished_waves(tmp_path, read):

@@ -1,4 +1,4 @@
-"""Runs and sweeps brought to a tracker: all of them, once, and what comes later."""
+"""Runs brought to a tracker: all of them, once, and what comes later."""
 
 import json
 import os
@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from tacit.errors import UsageError
-from tacit.lab.sweeping.results import as_table, write
 from tacit.views.finding import find
 from tacit.views.reading import RunReader
 from tacit.views.track import Export, Tables, TensorBoard
@@ -31,7 +30,7 @@ def _bring(tmp_path):
 
 
 def opened(folder):
-    return Export([folder / "runs"], lambda place, name: TensorBoard(folder / "logs", run=name))
+    return Export([folder / "runs"], lambda place: TensorBoard(folder / "logs", run=place.name))
 
 
 def steps(scalars):
@@ -107,10 +106,8 @@ def test_what_is_added_is_brought_and_runs_that_begin_later(tmp_path, make_run, 
     (log,) = (tmp_path / "logs").glob("airline*")
     assert steps(shown(log)[0])["leak/norm"] == [5, 15, 25], "seen before it is closed"
     export.close()
-    assert {export.names[place]: many for place, many in export.brought.items()} == {
-        "airline / flights": 9,
-        "airport / flights": 3,
-    }
+    brought = {place.name: many for place, many in export.brought.items()}
+    assert brought == {"airline / flights": 9, "airport / flights": 3}
 
 
 def test_steps_that_a_killed_run_repeats_are_there_once(tmp_path, make_run, shown):
@@ -152,30 +149,8 @@ def test_a_run_is_over_when_nothing_more_can_come(state, alive, report, finished
     export.close()
 
 
-def test_each_training_of_a_sweep_is_a_run(tmp_path, bring, shown):
-    write(tmp_path / "runs" / "s" / "results.parquet", as_table(list(swept())), {"data": "flights"})
-    assert bring() > 0
-    assert bring() == 0
-    logs = {path.name: path for path in (tmp_path / "logs").iterdir()}
-    assert set(logs) == {"runs - s none seed 0 (0)", "runs - s marvell scale=4 seed 0 (1)"}
-    scalars, texts, *_ = shown(logs["runs - s marvell scale=4 seed 0 (1)"])
-    assert scalars["gate/norm@cut.high"] == pairs([(10, 0.62), (20, 0.62)])
-    assert scalars["utility/test_auc"] == pairs([(10, 0.7), (20, 0.7)])
-    assert "| strength | 4.0 |" in texts["facts/text_summary"][0][1]
-
-
-def swept():
-    for replica, (name, strength, leak, auc) in enumerate([("none", None, 0.9, 0.8), ("marvell", 4.0, 0.6, 0.7)]):
-        shared = {"replica": replica, "protection": name, "knob": strength and "scale", "strength": strength,
-                  "options": "{}", "seed": 0, "train_loss": 0.3, "test_auc": auc}  # fmt: skip
-        ends = {"norm@cut": leak, "norm@cut low": leak - 0.02, "norm@cut high": leak + 0.02}
-        for part, step in (("stretch", 10), ("stretch", 20), ("whole", 20)):
-            yield {**shared, **ends, "part": part, "step": step}
-
-
 def test_what_is_over_holds_no_file_open(tmp_path, make_run):
     make_run().train(5, 15, 60)
-    write(tmp_path / "runs" / "s" / "results.parquet", as_table(list(swept())), {"data": "flights"})
     export = opened(tmp_path)
     before = len(os.listdir("/proc/self/fd"))
     assert export.update() > 0
@@ -183,7 +158,9 @@ def test_what_is_over_holds_no_file_open(tmp_path, make_run):
 
 
 def test_where_there_is_no_run_it_is_said(tmp_path):
-    with pytest.raises(UsageError, match=r"no run and no sweep under .*runs: name a party's folder"):
+    (tmp_path / "runs" / "s").mkdir(parents=True)
+    (tmp_path / "runs" / "s" / "results.parquet").touch()
+    with pytest.raises(UsageError, match=r"no run under .*runs: name a party's folder.*of a sweep is a table already"):
         opened(tmp_path)
 
 
@@ -200,7 +177,7 @@ def test_a_run_that_can_not_be_read_stops_no_other(tmp_path, make_run):
     assert export.update() > 0
     (problem,) = export.problems.values()
     assert "live.jsonl is a pipe" in problem
-    assert list(export.names.values()) == ["airline / flights"]
+    assert [place.name for place in export.brought] == ["airline / flights"]
     (hurt.path / "live.jsonl").unlink()
     hurt.look(7)
     assert export.update() == 3

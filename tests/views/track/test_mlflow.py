@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import closing
 
 import pytest
 
@@ -31,18 +32,18 @@ def _history(client):
 
 
 def bring(folder):
-    export = Export([folder / "runs"], lambda place, name: MLflow(folder / "ml", run=name, place=place))
+    export = Export([folder / "runs"], lambda place: MLflow(folder / "ml", place.id, run=place.name))
     many = export.update()
     export.close()
     return many
 
 
-def test_a_loop_of_ones_own(tmp_path, runs, history, client):
-    with MLflow(tmp_path / "ml", run="mine", experiment="own") as log:
+def test_facts_and_figures_are_read_back(tmp_path, runs, history, client):
+    with closing(MLflow(tmp_path / "ml", "1", run="mine", experiment="own")) as log:
         log.facts({"batch_size": 256})
         log.facts({"batch_size": 512, "seed": 1})
-        log(0, {"loss": 0.7, "leak/norm(k=1)": 0.5}, time=12.5)
-        log(3, {"loss": 0.25, "leak/norm(k=1)": 0.125})
+        log.points([Point("loss", 0, 0.7, 12.5), Point("leak/norm(k=1)", 0, 0.5, 12.5)])
+        log.points([Point("loss", 3, 0.25), Point("leak/norm(k=1)", 3, 0.125)])
         assert (log.reached("loss"), log.reached("leak/norm(k=1)"), log.reached("other")) == (3, 3, -1)
     (run,) = runs("own")
     assert (run.info.run_name, run.info.status) == ("mine", "FINISHED")
@@ -50,14 +51,8 @@ def test_a_loop_of_ones_own(tmp_path, runs, history, client):
     assert history(run, "loss") == [(0, 0.7), (3, 0.25)]
     assert history(run, "leak/norm.k_1") == [(0, 0.5), (3, 0.125)]
     assert client.get_metric_history(run.info.run_id, "loss")[0].timestamp == 12_500
-    with MLflow(tmp_path / "ml", run="mine", experiment="own"):
-        assert len(runs("own")) == 2, "without a place it is another run"
-
-
-def test_a_loop_that_fails_is_no_finished_run(tmp_path, runs):
-    with pytest.raises(ZeroDivisionError), MLflow(tmp_path / "ml", run="mine") as log:
-        log(0, {"loss": 1 / 0})
-    assert runs()[0].info.status == "KILLED"
+    MLflow(tmp_path / "ml", "2", run="mine", experiment="own").close()
+    assert len(runs("own")) == 2, "at another place it is another run"
 
 
 def test_everything_a_run_has_found_is_there_once(tmp_path, make_run, runs, history, client):
@@ -98,7 +93,7 @@ def test_a_run_that_goes_on_gets_only_later_steps(tmp_path, make_run, runs, hist
 
 
 def test_many_points_go_in_several_requests(tmp_path, runs, history):
-    with MLflow(tmp_path / "ml", run="mine") as log:
+    with closing(MLflow(tmp_path / "ml", "1", run="mine")) as log:
         log.points([Point("loss", step, 0.5) for step in range(2500)])
     assert [step for step, _ in history(runs()[0], "loss")] == list(range(2500))
 
@@ -106,13 +101,13 @@ def test_many_points_go_in_several_requests(tmp_path, runs, history):
 def test_a_database_needs_the_whole_of_mlflow(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"keeps no database: give a folder, .* or pip install mlflow"):
-        MLflow("sqlite:///mlflow.db", run="mine")
+        MLflow("sqlite:///mlflow.db", "1", run="mine")
 
 
 def test_a_server_that_is_not_there_is_one_line(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(LinkError, match=r"MLflow at http://127.0.0.1:9 refused \(.*give the same command again"):
-        MLflow("http://127.0.0.1:9", run="mine")
+        MLflow("http://127.0.0.1:9", "1", run="mine")
 
 
 @pytest.mark.parametrize("own", [None, "false"])
@@ -120,5 +115,5 @@ def test_mlflow_is_asked_to_keep_quiet_unless_its_user_has_said(own, tmp_path, m
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", own or "")
     if own is None:
         monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
-    MLflow(tmp_path / "ml", run="mine").close()
+    MLflow(tmp_path / "ml", "1", run="mine").close()
     assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == (own or "true")

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import StorageError
 from tacit.views.track import Tables
 from tacit.views.track.parquet import SCHEMAS
 from tacit.views.web.metrics import exposition
@@ -33,7 +33,10 @@ def test_everything_is_in_four_tables(tmp_path, make_run):
     assert loss == [(one["step"], one["figures"]["loss"]) for one in looks]
     gate = mine.filter(group="gate", name="residual on visits").select("step", "value", "low", "high", "measure")
     assert gate.rows() == [(50, 0.57, 0.52, 0.58, "leak_auc")]
-    assert mine.filter(group="pace", name="turn").select("time", "value").rows()[1] == (1010.0, 55.0)
+    pace = mine.filter(group="pace", name="turns_per_second").select("step", "time", "value")
+    assert pace.rows() == [(55, 1010.0, 5.5), (110, 1030.0, 2.75)]
+    assert mine.filter(group="gate", name="limit")["time"].to_list() == pytest.approx([1000.0, 1010.0]), "off the pace"
+    assert mine.filter(group="report").select("step", "value", "high").rows() == [(100, 0.53, 0.56)]
     decisions = found["decisions"].select("epoch", "step", "decision", "level", "limit", "broken").rows()
     assert decisions == [(1, 0, "keep", 1, 0.6, False), (2, 50, "keep", 1, 0.6, False)]
     assert found["leaks"].select("attack", "on", "value", "baseline").rows() == [
@@ -80,13 +83,6 @@ def test_what_waits_is_written_at_the_end(tmp_path, make_run):
     assert tables.update() == 0
     tables.close()
     assert read(tmp_path / "out")["figures"].filter(name="loss")["step"].to_list() == [5, 15]
-
-
-def test_a_sweep_is_parquet_already(tmp_path):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "results.parquet").touch()
-    with pytest.raises(UsageError, match=r"the results\.parquet of a sweep is Parquet already"):
-        Tables([tmp_path], tmp_path / "out")
 
 
 def test_a_folder_that_cannot_be_one_is_said(tmp_path, make_run):

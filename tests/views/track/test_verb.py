@@ -96,7 +96,7 @@ def test_ctrl_c_is_how_following_ends(tmp_path, make_run, monkeypatch):
     monkeypatch.setattr("time.sleep", interrupted)
     done = run(tmp_path / "runs", "--to", "tensorboard", "--out", tmp_path / "logs", "--follow")
     assert done.exit_code == 0
-    assert "Following 1 run or sweep; Ctrl-C ends it" in done.stderr
+    assert "Following 1 run; Ctrl-C ends it" in done.stderr
     assert "airline / flights: 3 new figures" in done.stdout
 
 
@@ -104,7 +104,7 @@ def test_ctrl_c_is_how_following_ends(tmp_path, make_run, monkeypatch):
     ("words", "said"),
     [
         (["nowhere", "--to", "parquet", "--out", "t"], "nowhere does not exist: name the folder"),
-        ([".", "--to", "parquet", "--out", "t"], "no run and no sweep under ."),
+        ([".", "--to", "parquet", "--out", "t"], "no run under ."),
         ([".", "--to", "tensorboard", "--out", "s3://bucket/logs"], "is an address: --to tensorboard writes to a fol"),
         ([".", "--to", "csv", "--out", "t"], "'csv' is not one of 'tensorboard', 'mlflow', 'parquet'"),
     ],

@@ -93,7 +93,6 @@ def test_all_figures_as_parquet(shown):
 def test_a_run_is_no_sweep(shown):
     assert shown.get(f"/api/sweeps/{shown.id}").status == 404
     assert shown.get(f"/api/sweeps/{shown.id}/0").status == 404
-    assert shown.get(f"/api/sweeps/{shown.id}/figures.parquet").status == 404
 
 
 @pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe"])

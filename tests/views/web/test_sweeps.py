@@ -1,9 +1,7 @@
 """Sweeps over a real port: their points, one training of them, and everything side by side."""
 
-import io
 import json
 
-import polars as pl
 import pytest
 
 from tacit.lab.sweeping.results import as_table, write
@@ -53,12 +51,6 @@ def test_a_training_that_is_not_there(swept, number):
 def test_a_sweep_is_no_run(swept):
     for path in ("", "/report", "/figures.parquet"):
         assert swept.get(f"/api/runs/{swept.id}{path}").status == 404
-
-
-def test_a_sweeps_figures_as_parquet(swept):
-    table = pl.read_parquet(io.BytesIO(swept.get(f"/api/sweeps/{swept.id}/figures.parquet").content))
-    leaks = table.filter(pl.col("name") == "norm@cut").sort("value", "step")
-    assert leaks["value"].to_list() == [0.6, 0.6, 0.9, 0.9]
 
 
 def test_attacks_and_protections_side_by_side(swept):

@@ -1,7 +1,7 @@
 """Runs for the programs that others use to look at them: TensorBoard, MLflow, and tables in Parquet.
 
-`tacit track` brings the runs of a party there, and follows them. A training loop of one's own calls a tracker with a
-step and its figures. TensorBoard and MLflow are extras, `[tracking]`, and imported when one is opened.
+`tacit track` brings the runs of a party there, and follows them. TensorBoard and MLflow are extras, `[tracking]`, and
+imported when one is opened.
 """
 
 from tacit.views.track.following import Export, Following

@@ -1,4 +1,4 @@
-"""Runs and sweeps brought to trackers, and kept up to date while they go on.
+"""Runs brought to trackers, and kept up to date while they go on.
 
 Whatever was brought is not brought again: a tracker says up to which step it has a curve, and only later points go
 there. A run that was killed repeats steps bit for bit, so what is there already is right. `docs/ref-tracking.md` lists
@@ -10,19 +10,15 @@ from __future__ import annotations
 import math
 import tomllib
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tacit.errors import UsageError
-from tacit.views import reading
 from tacit.views.pacing import seconds
-from tacit.views.reading import DAMAGE, Reader, RunReader, SweepReader, damage
-from tacit.views.series import Series
+from tacit.views.reading import DAMAGE, Place, RunReader, damage, figures, find
 from tacit.views.track.tracker import Point, State, Tracker
 
 _REPORTS = ("report.json", "report.html")
@@ -33,19 +29,20 @@ _OWN = (  # of party.toml; not where data, keys and peers are
 
 
 class Following(ABC):
-    """Runs and sweeps under some folders; those that begin later are found as well, and none that is gone is awaited.
+    """Runs under some folders; those that begin later are found as well, and none that is gone is awaited.
 
     Where none is found it is a `UsageError`.
     """
 
     def __init__(self, roots: Sequence[Path | str]) -> None:
         self._roots = list(roots)
-        self.readers: dict[str, Reader] = {}  # of what there is, by id
+        self.readers: dict[str, RunReader] = {}  # of what there is, by id
         self.problems: dict[str, str] = {}  # what could not be read, by id; the rest goes on
         self._look()
         if not self.readers:
             raise UsageError(
-                f"no run and no sweep under {', '.join(map(str, roots))}: name a party's folder, a run's, or one above"
+                f"no run under {', '.join(map(str, roots))}: name a party's folder, a run's, or one above; the "
+                "results.parquet of a sweep is a table already"
             )
 
     @property
@@ -67,21 +64,20 @@ class Following(ABC):
         return self._bring(changed)
 
     @abstractmethod
-    def _bring(self, changed: Sequence[Reader]) -> int:
+    def _bring(self, changed: Sequence[RunReader]) -> int:
         """Bring what those have that changed."""
 
     def _look(self) -> None:
-        places = reading.find(self._roots)
-        self.readers = {place.id: self.readers.get(place.id) or reading.reader(place) for place in places}
+        places = [place for place in find(self._roots) if place.kind == "run"]
+        self.readers = {place.id: self.readers.get(place.id) or RunReader(place) for place in places}
 
 
 class Export(Following):
-    """Runs and sweeps brought to trackers, each training to one of its own."""
+    """Runs brought to trackers, each to one of its own."""
 
-    def __init__(self, roots: Sequence[Path | str], open_tracker: Callable[[str, str], Tracker]) -> None:
+    def __init__(self, roots: Sequence[Path | str], open_tracker: Callable[[Place], Tracker]) -> None:
         super().__init__(roots)
-        self.brought: dict[str, int] = {}  # how many figures of each run, or training of a sweep, by its id
-        self.names: dict[str, str] = {}  # of the same
+        self.brought: dict[Place, int] = {}  # how many figures of each run
         self._open = open_tracker
         self._trackers: dict[str, Tracker] = {}  # of runs that are not over: others hold no file open
         self._filed: dict[str, float] = {}
@@ -92,35 +88,18 @@ class Export(Following):
             tracker.close(state_of(self.readers[place]) if place in self.readers else "stopped")
         self._trackers.clear()
 
-    def _bring(self, changed: Sequence[Reader]) -> int:
-        before = sum(self.brought.values())
-        for reader in changed:
-            if isinstance(reader, RunReader):
-                self._bring_run(reader)
-            else:
-                self._bring_sweep(reader)
-        return sum(self.brought.values()) - before
+    def _bring(self, changed: Sequence[RunReader]) -> int:
+        return sum(map(self._bring_run, changed))
 
-    def _bring_curves(self, place: str, name: str, curves: Iterable[_Curve], tracker: Tracker) -> None:
-        new = []
-        for curve, x, y, times in curves:
-            reached = tracker.reached(curve)
-            first = bisect_right(x, reached)
-            for step, value, time in zip(x[first:], y[first:], times(x[first:]), strict=True):
-                if step > reached:  # of several at one step the first
-                    reached = int(step)
-                    new.append(Point(curve, reached, value, time))
-        tracker.points(new)
-        self.brought[place] = self.brought.get(place, 0) + len(new)
-        self.names[place] = name
-
-    def _bring_run(self, run: RunReader) -> None:
+    def _bring_run(self, run: RunReader) -> int:
         place = run.place
         if place.id not in self._trackers:
-            self._trackers[place.id] = self._open(place.id, place.name)
+            self._trackers[place.id] = self._open(place)
         tracker = self._trackers[place.id]
         tracker.facts(facts_of(run))
-        self._bring_curves(place.id, place.name, run_curves(run), tracker)
+        new = list(_new_points(run, tracker))
+        tracker.points(new)
+        self.brought[place] = self.brought.get(place, 0) + len(new)
         for decision in run.decisions:
             step = run.decided_at(decision)
             if step > tracker.reached("gate/decision"):
@@ -135,97 +114,28 @@ class Export(Following):
             self._trackers.pop(place.id).close()
         else:
             tracker.flush()
-
-    def _bring_sweep(self, sweep: SweepReader) -> None:
-        """Trainings of a sweep are over when they are found, so each is brought once."""
-        for point in sweep.points:
-            number = point["replica"]
-            place = f"{sweep.place.id}-{number}"
-            if place in self.brought:
-                continue
-            name = f"{sweep.place.name} {point['label']} seed {point['seed']} ({number})"
-            tracker = self._open(place, name)
-            facts = {key: point[key] for key in ("protection", "knob", "strength", "seed") if point[key] is not None}
-            tracker.facts({"sweep": sweep.place.name, "data": sweep.about.get("data"), **facts})
-            self._bring_curves(place, name, _of_series(sweep.series(number), _unknown), tracker)
-            tracker.close()
+        return len(new)
 
 
-def state_of(reader: Reader) -> State:
-    """How a run or a sweep stands."""
-    if isinstance(reader, SweepReader):
-        return "finished" if (reader.place.path / "results.parquet").exists() else "running"
-    alive, over = bool(reader.status.get("alive")), reader.status.get("state") == "finished"
-    if over and (reader.report is not None or not alive):  # a process that has trained may still write a report
+def _new_points(run: RunReader, tracker: Tracker) -> Iterator[Point]:
+    """The figures beyond what a tracker has of each curve; of several at one step the first."""
+    for curve, times in figures(run):
+        x = np.array(curve.x)
+        for ending, values in (("", curve.y), (".low", curve.low), (".high", curve.high)):
+            name = f"{curve.group}/{curve.name}{ending}"
+            reached = tracker.reached(name) if len(values) == len(x) else math.inf
+            for place in np.flatnonzero(x > reached):
+                if x[place] > reached:
+                    reached = int(x[place])
+                    yield Point(name, reached, values[place], None if times is None else float(times[place]))
+
+
+def state_of(run: RunReader) -> State:
+    """How a run stands."""
+    alive, over = bool(run.status.get("alive")), run.status.get("state") == "finished"
+    if over and (run.report is not None or not alive):  # a process that has trained may still write a report
         return "finished"
     return "running" if alive else "stopped"
-
-
-# --- curves ----------------------------------------------------------------------------------------------------------
-
-_Times = Callable[[Sequence[float]], Sequence[float | None]]  # when some steps were done, in seconds since 1970
-
-
-_Curve = tuple[str, Sequence[float], Sequence[float], _Times]  # its name with its group in front, rising steps, figures
-
-
-def _of_series(each: Mapping[str, Series], times: _Times) -> Iterator[_Curve]:
-    for name, series in each.items():
-        yield name, series.x, series.y, times
-        if len(series.low) == len(series.x):
-            yield f"{name}.low", series.x, series.low, times
-            yield f"{name}.high", series.x, series.high, times
-
-
-def run_curves(run: RunReader) -> Iterator[_Curve]:
-    """Every curve of a run, whose reader is refreshed."""
-    times = _times(run)
-    yield from _of_series(run.series, times)
-    limited = [decision for decision in run.decisions if decision["limit"] is not None]
-    yield "gate/limit", [run.decided_at(one) for one in limited], [one["limit"] for one in limited], times
-    yield from _pace(run)
-    if run.report is None:
-        return
-    made, step = seconds(run.report["made"]), (run.steps or 1) * (run.status.get("epochs") or 1)
-    for leak in run.report["leaks"]:
-        layer = "" if leak["layer"] == "cut" else f" at {leak['layer']}"
-        layer += "" if leak["measure"] == run.measure else f" ({leak['measure']})"
-        for ending, key in (("", "value"), (".low", "low"), (".high", "high")):
-            name = f"report/{leak['attack']} on {leak['on']}{layer}{ending}"
-            yield name, [step], [leak[key]], lambda steps: [made] * len(steps)
-
-
-def _pace(run: RunReader) -> Iterator[_Curve]:
-    """How fast turns were done, from one turn to the next that is noted; turns that were done again count once."""
-    moved: list[tuple[float, int, int]] = []
-    for time, turn, _, journal in run.pace:
-        if not moved or turn > moved[-1][1]:
-            moved.append((time, turn, journal))
-    when: dict[float, float] = {turn: time for time, turn, _ in moved}
-    rates = {
-        turn: (turn - before) / (time - since)
-        for (since, before, _), (time, turn, _) in pairwise(moved)
-        if time > since
-    }
-    sizes = {turn: float(size) for _, turn, size in moved}
-    for name, figures in (("journal_bytes", sizes), ("turns_per_second", rates)):
-        yield f"pace/{name}", list(figures), list(figures.values()), lambda turns: [when[turn] for turn in turns]
-
-
-def _times(run: RunReader) -> _Times:
-    """When steps were done, read off the pace: turns are spread evenly over steps, though some are for testing."""
-    steps = (run.steps or 0) * (run.status.get("epochs") or 0)
-    turns = run.status.get("turns") or 0
-    if not run.pace or not steps or not turns:
-        return _unknown
-    reached = np.maximum.accumulate([turn for _, turn, *_ in run.pace])
-    first = np.unique(reached, return_index=True)[1]
-    clock = np.array([time for time, *_ in run.pace])
-    return lambda some: np.interp(np.asarray(some) * (turns / steps), reached[first], clock[first]).tolist()
-
-
-def _unknown(steps: Sequence[float]) -> list[float | None]:
-    return [None] * len(steps)
 
 
 # --- facts -----------------------------------------------------------------------------------------------------------

@@ -24,18 +24,16 @@ _STATES = {"running": "RUNNING", "finished": "FINISHED", "stopped": "KILLED"}
 
 
 class MLflow(Tracker):
-    """One run of an experiment, called as a `TensorBoard` is: with a step and its figures.
+    """One run of an experiment, which is made where it is not there; a run of the same place goes on.
 
     Args:
         uri: a folder, or an address as MLflow reads them: `https://mlflow.example.org`.
-        run: the name of this run.
-        experiment: in which it is; made where it is not there.
-        place: what is to be found again. A run with the same place goes on; without one a new run begins.
+        place: the id by which the run is found again.
+        run: its name.
+        experiment: in which it is.
     """
 
-    def __init__(self, uri: str | Path, *, run: str, experiment: str = "tacit", place: str | None = None) -> None:
-        if place is not None and not place.replace("-", "").isalnum():
-            raise UsageError(f"place = {place!r} is none: it has letters, digits and dashes")
+    def __init__(self, uri: str | Path, place: str, *, run: str, experiment: str = "tacit") -> None:
         self._uri = _address(uri)
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         if self._uri.startswith("file:"):  # MLflow advises against folders and wants to hear that one is meant
@@ -45,9 +43,9 @@ class MLflow(Tracker):
             self._client = needed("mlflow.tracking").MlflowClient(tracking_uri=self._uri)
             known = self._client.get_experiment_by_name(experiment)
             where = known.experiment_id if known is not None else self._client.create_experiment(experiment)
-            tags, same = ({}, None) if place is None else ({_PLACE: place}, f"tags.`{_PLACE}` = '{place}'")
-            earlier = [] if same is None else self._client.search_runs([where], filter_string=same, max_results=1)
-            kept = earlier[0] if earlier else self._client.create_run(where, tags=tags, run_name=run)
+            same = f"tags.`{_PLACE}` = '{place}'"
+            earlier = self._client.search_runs([where], filter_string=same, max_results=1)
+            kept = earlier[0] if earlier else self._client.create_run(where, tags={_PLACE: place}, run_name=run)
         self.id: str = kept.info.run_id  # MLflow's own of the run
         self._params: dict[str, str] = dict(kept.data.params)
         self._tags: dict[str, str] = dict(kept.data.tags)

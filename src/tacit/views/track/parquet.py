@@ -1,7 +1,7 @@
 """Everything that runs have found as four Parquet files, each one long table over all runs; see `SCHEMAS`.
 
 `place` is the same in all four and stays the same: it stands for a run's folder. Files are written whole, each in place
-of the one before, so that a reader never sees a part. A sweep's `results.parquet` is such a table already.
+of the one before, so that a reader never sees a part.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import polars as pl
 
 from tacit.disk import replaced, storing
-from tacit.errors import UsageError
-from tacit.views.reading import FIGURES, Reader, RunReader, SweepReader, frame
+from tacit.views.reading import FIGURES, RunReader, frame
 from tacit.views.track.following import Following
 
 _SHARE = 10  # of the time goes into writing, at most one part in so many
@@ -46,31 +45,20 @@ class Tables(Following):
         self._folder, self._now = Path(folder), now
         self._pieces: dict[str, dict[str, pl.DataFrame]] = {}
         self._due, self._waiting = float("-inf"), False
-        if not any(isinstance(reader, RunReader) for reader in self.readers.values()):
-            raise UsageError(
-                f"only sweeps, and no run, under {', '.join(map(str, roots))}: the results.parquet of a sweep is "
-                "Parquet already"
-            )
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def sweeps(self) -> list[Path]:
-        """Folders of sweeps that were found."""
-        return [reader.place.path for reader in self.readers.values() if isinstance(reader, SweepReader)]
 
     def close(self) -> None:
         """Write what has not been written yet."""
         if self._waiting:
             self._write()
 
-    def _bring(self, changed: Sequence[Reader]) -> int:
+    def _bring(self, changed: Sequence[RunReader]) -> int:
         """Write the files, but not so often that writing them takes a good part of the time."""
         before = self.rows.get("figures", 0)
-        for reader in changed:
-            if isinstance(reader, RunReader):
-                self._pieces[reader.place.id] = _tables(reader)
-                self._waiting = True
+        for run in changed:
+            self._pieces[run.place.id] = _tables(run)
+            self._waiting = True
         if self._waiting and (self._now() >= self._due or self.finished):
             started = self._now()
             self._write()

@@ -6,7 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
 from tacit.errors import UsageError
 
@@ -24,7 +24,7 @@ class Point(NamedTuple):
 
 
 class Tracker(ABC):
-    """One run, as one of the programs that show runs keeps it. A training loop calls it with a step and its figures."""
+    """One run, as one of the programs that show runs keeps it."""
 
     @abstractmethod
     def reached(self, name: str) -> int:
@@ -53,16 +53,6 @@ class Tracker(ABC):
     @abstractmethod
     def close(self, state: State = "finished") -> None:
         """Nothing more will come from here."""
-
-    def __call__(self, step: int, values: Mapping[str, float], *, time: float | None = None) -> None:
-        """Keep the figures of one step by their names; the time is in seconds since 1970, now if not given."""
-        self.points([Point(name, step, float(value), time) for name, value in values.items()])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self.close("finished" if kind is None else "stopped")
 
 
 def needed(module: str) -> Any:

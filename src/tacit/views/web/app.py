@@ -26,13 +26,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tacit.errors import DataError
-from tacit.views.reading import Place, Reader, RunReader, SweepReader, frame, matrix
+from tacit.views.reading import Place, RunReader, SweepReader, frame, matrix
 from tacit.views.web.access import Access, Guard
 from tacit.views.web.answers import as_json, error, tagged
 from tacit.views.web.metrics import CONTENT_TYPE, exposition
 from tacit.views.web.shelf import Shelf
 
-R = TypeVar("R", RunReader, SweepReader, Reader)
+R = TypeVar("R", RunReader, SweepReader)
 T = TypeVar("T")
 
 _POINTS = (10, 20_000)  # of a curve: the fewest and the most that can be asked for
@@ -58,9 +58,8 @@ def make_app(shelf: Shelf, access: Access) -> ASGIApp:
         Route("/api/runs", answers.all_places),
         Route("/api/runs/{id}", answers.run),
         Route("/api/runs/{id}/report", answers.report),
-        Route("/api/runs/{id}/figures.parquet", partial(answers.figures, kind=RunReader)),
+        Route("/api/runs/{id}/figures.parquet", answers.figures),
         Route("/api/sweeps/{id}", answers.sweep),
-        Route("/api/sweeps/{id}/figures.parquet", partial(answers.figures, kind=SweepReader)),
         Route("/api/sweeps/{id}/{replica:int}", answers.replica),
         Route("/api/matrix", answers.matrix),
         Route("/api/marks", answers.marks),
@@ -115,13 +114,13 @@ class _Answers:
         body = await anyio.to_thread.run_sync(_report, (await self._place(request, "run")).path)
         return tagged(request, body, media="text/html; charset=utf-8", Content_Security_Policy=_REPORT)
 
-    async def figures(self, request: Request, *, kind: type[Reader]) -> Response:
-        def whole(reader: Reader) -> bytes:
+    async def figures(self, request: Request) -> Response:
+        def whole(run: RunReader) -> bytes:
             file = io.BytesIO()
-            frame(reader).write_parquet(file)
+            frame(run).write_parquet(file)
             return file.getvalue()
 
-        body = await self._read(request, kind, whole)
+        body = await self._read(request, RunReader, whole)
         name = f'attachment; filename="tacit-{request.path_params["id"]}.parquet"'
         return tagged(request, body, media="application/vnd.apache.parquet", Content_Disposition=name)
 
