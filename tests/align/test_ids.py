@@ -123,14 +123,13 @@ def test_nulls_and_empty_cells_are_left_out_and_counted(tmp_path):
     assert np.array_equal(from_csv.hashes, found.hashes)
 
 
-@pytest.mark.parametrize(("choice", "rows"), [("drop", [1, 4]), ("first", [0, 1, 2, 4])])
-def test_ids_in_several_rows(choice, rows):
+def test_ids_in_several_rows():
     table = pl.DataFrame({"id": ["a", "b", "c", "a", "d", "c", "a"]})
-    found = read_ids(table, "id", duplicates=choice)
-    assert found.rows.tolist() == rows
-    assert found.hashes.tolist() == hashes([table["id"][row] for row in rows])
+    found = read_ids(table, "id")
+    assert found.rows.tolist() == [1, 4]
+    assert found.hashes.tolist() == hashes(["b", "d"])
     assert found.report.repeated_ids == 2
-    assert found.report.repeated_rows == 7 - len(rows)
+    assert found.report.repeated_rows == 5
     assert found.report.example == (0, 3)
 
 
@@ -138,8 +137,8 @@ def test_repeated_ids_can_be_an_error():
     with pytest.raises(
         DataError, match=r"table: rows 1 and 3 have the same id, and 1 ids are in several rows: make them unique"
     ):
-        read_ids(pl.DataFrame({"id": [5, 6, 7, 6]}), "id", duplicates="error")
-    assert len(read_ids(pl.DataFrame({"id": [5, 6]}), "id", duplicates="error")) == 2
+        read_ids(pl.DataFrame({"id": [5, 6, 7, 6]}), "id", unique=True)
+    assert len(read_ids(pl.DataFrame({"id": [5, 6]}), "id", unique=True)) == 2
 
 
 @settings(max_examples=60, deadline=None)
@@ -225,18 +224,16 @@ def test_a_folder(tmp_path):
         read_ids(tmp_path, "id")
 
 
-@pytest.mark.parametrize(
-    "options", [{"columns": []}, {"columns": ["id", "id"]}, {"columns": "id", "duplicates": "last"}]
-)
+@pytest.mark.parametrize("options", [{"columns": []}, {"columns": ["id", "id"]}])
 def test_wrong_use(options):
-    with pytest.raises(UsageError, match=r"name one or more, each once|choose 'drop', 'first' or 'error'"):
+    with pytest.raises(UsageError, match="name one or more, each once"):
         read_ids(pl.DataFrame({"id": [1]}), **options)
 
 
 def test_hashes_that_agree_in_their_first_half_are_still_two_ids():
     same = np.zeros((3, 32), np.uint8)
     same[1, 20] = 1
-    keep, repeated, example = ids.distinct(same, first=False)
+    keep, repeated, example = ids.distinct(same)
     assert keep.tolist() == [False, True, False]
     assert (repeated, example) == (1, (0, 2))
 

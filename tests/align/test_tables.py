@@ -131,14 +131,6 @@ def test_memory_follows_the_rows_that_are_asked_for_not_the_file(tmp_path, alone
 # --- encoding --------------------------------------------------------------------------------------------------------
 
 
-def test_a_mask_and_row_numbers_say_the_same():
-    by_number = Encoder.fit(TABLE, COLUMNS, np.array([0, 2, 3]))
-    for train in (np.array([True, False, True, True, False]), torch.tensor([0, 2, 3])):
-        assert same(Encoder.fit(TABLE, COLUMNS, train).encode(TABLE), by_number.encode(TABLE))
-    with pytest.raises(UsageError, match="2 entries for 5 rows"):
-        Encoder.fit(TABLE, COLUMNS, np.array([True, False]))
-
-
 def test_what_training_never_saw_is_code_0_and_moves_nothing():
     encoder = Encoder.fit(TABLE, COLUMNS, np.array([0, 1]))
     assert encoder.encode(TABLE).categorical[:, 0].tolist() == [2, 1, 0, 2, 0]

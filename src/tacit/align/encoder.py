@@ -34,15 +34,12 @@ from tacit.align._columns import (
     to_float,
     values_of,
 )  # fmt: skip
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 
 __all__ = ["COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "require", "to_float"]
 
 _FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
 _EXACT = (pl.String, pl.Boolean)
-
-Rows = NDArray[np.bool_] | NDArray[np.integer[Any]] | Tensor
-"""Which rows: a mask, or row numbers."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +82,10 @@ class Encoder:
     ranks: tuple[NDArray[np.int32], ...] | None = None
 
     @classmethod
-    def fit(cls, table: pl.DataFrame, columns: Columns, train: Rows) -> Self:
-        """Vocabularies and statistics of the training rows, which are a mask or row numbers."""
+    def fit(cls, table: pl.DataFrame, columns: Columns, train: NDArray[np.integer[Any]]) -> Self:
+        """Vocabularies and statistics of the training rows, by their numbers."""
         require(table, columns.names)
-        chosen = _row_numbers(train, len(table))
-        return cls.fit_batches([(pl.DataFrame([table[name][chosen] for name in columns.names]), chosen)], columns)
+        return cls.fit_batches([(table.select(columns.names)[train], train)], columns)
 
     @classmethod
     def fit_batches(
@@ -205,11 +201,3 @@ def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: str) -> NDA
     for place, column in enumerate(columns):
         table[:, place] = column
     return table
-
-
-def _row_numbers(rows: Rows, count: int) -> NDArray[np.intp]:
-    """Row numbers from a mask or from row numbers."""
-    found = rows.numpy() if isinstance(rows, Tensor) else np.asarray(rows)
-    if found.dtype == np.bool_ and len(found) != count:
-        raise UsageError(f"the mask of training rows has {len(found)} entries for {count} rows: pass one for each row")
-    return np.flatnonzero(found) if found.dtype == np.bool_ else found.astype(np.intp)

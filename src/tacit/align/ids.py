@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -24,8 +23,6 @@ from tacit.errors import DataError, UsageError
 
 LONGEST = 64 * 1024
 """Bytes of the longest id: beyond it the column is surely no id."""
-
-Duplicates = Literal["drop", "first", "error"]
 
 _SIZE = 32
 _BASE = hashlib.blake2b(digest_size=_SIZE, person=b"tacit id 1")
@@ -83,14 +80,14 @@ class Ids:
         return len(self.rows)
 
 
-def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplicates = "drop") -> Ids:
+def read_ids(source: Source, columns: str | Sequence[str], *, unique: bool = False) -> Ids:
     """The ids of a table, read in batches: of each id only its hash stays in memory.
 
     Args:
         source: a `.parquet`, `.csv` or `.tsv` file with a header, or a table.
         columns: the id column, or several that make an id together, in the same order on both sides.
-        duplicates: what to do with an id that several rows have: "drop" leaves all of them out, since either row might
-            be the wrong one; "first" takes the first; "error" refuses the table.
+        unique: refuse a table in which several rows have one id. Else all of them are left out, since either row might
+            be the wrong one.
 
     >>> table = pl.DataFrame({"id": [7, 8, None, 7], "x": [0.1, 0.2, 0.3, 0.4]})
     >>> ids = read_ids(table, "id")
@@ -101,13 +98,11 @@ def read_ids(source: Source, columns: str | Sequence[str], *, duplicates: Duplic
       1 rows have no id and were left out
       1 ids are in several rows (for example rows 0 and 3); 2 rows were left out
     """
-    if duplicates not in ("drop", "first", "error"):
-        raise UsageError(f"duplicates = {duplicates!r}: choose 'drop', 'first' or 'error'")
     reading, hashes, rows = Reading(source, columns), bytearray(), bytearray()
     for some, at in reading.blocks():
         hashes += some  # it grows in place: parts to be joined would be there twice
         rows += at.tobytes()
-    return without_repeats(reading, hashes, rows, duplicates)
+    return without_repeats(reading, hashes, rows, unique=unique)
 
 
 def hash_of(parts: Iterable[str | int]) -> bytes:
@@ -201,12 +196,12 @@ class Reading:
                 yield text.encode()
 
 
-def without_repeats(reading: Reading, read: bytearray, at: bytearray, duplicates: Duplicates) -> Ids:
+def without_repeats(reading: Reading, read: bytearray, at: bytearray, *, unique: bool = False) -> Ids:
     """Everything that was read, hashes and rows, without what is there more than once."""
     hashes, rows = np.frombuffer(read, np.uint8).reshape(-1, _SIZE), np.frombuffer(at, np.int64)
-    keep, repeated, example = distinct(hashes, first=duplicates == "first")
+    keep, repeated, example = distinct(hashes)
     where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
-    if where is not None and duplicates == "error":
+    if where is not None and unique:
         raise repeats_error(reading.source, where, repeated)
     report = reading.report(repeated, len(rows) - int(keep.sum()), where)
     return Ids(hashes[keep], rows[keep], report) if report.repeated_rows else Ids(hashes, rows, report)
@@ -220,22 +215,18 @@ def repeats_error(source: str, where: tuple[int, int], repeated: int) -> DataErr
     )
 
 
-def distinct(
-    hashes: NDArray[np.uint8], *, first: bool
-) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
-    """Which hashes (or keys) to keep, how many are there more than once, and the first two places of such a one."""
+def distinct(hashes: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
+    """Which hashes (or keys) are there once, how many more often, and the first two places of such a one."""
     keep = np.ones(len(hashes), np.bool_)
     words = hashes.view(np.uint64)
     some = _alike(words[:, 0])  # few, as a rule: whole hashes are sorted for them alone
     order = some[np.lexsort(words[some].T)]  # stable: equal ones stay in the order of their rows
     same = np.zeros(len(some) + 1, np.bool_)
     same[1:-1] = (words[order[1:]] == words[order[:-1]]).all(axis=1)  # as the one before it
-    keep[order[same[:-1]]] = False
+    keep[order[same[:-1] | same[1:]]] = False
     starts = np.flatnonzero(~same[:-1] & same[1:])
     if not len(starts):
         return keep, 0, None
-    if not first:
-        keep[order[starts]] = False
     earliest = starts[np.argmin(order[starts])]
     return keep, len(starts), (order[earliest], order[earliest + 1])
 

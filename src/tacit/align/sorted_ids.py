@@ -38,7 +38,7 @@ def sorted_ids(source: Source, columns: str | Sequence[str], folder: Path) -> Id
                 parts = Parts(folder, "ids", _HASH + _ROW)
             _pour(hashes, rows, parts)
     if parts is None:
-        ids = without_repeats(reading, hashes, rows, "drop")
+        ids = without_repeats(reading, hashes, rows)
         order = byte_order(ids.hashes)
         return Ids(np.take(ids.hashes, order, axis=0), ids.rows[order], ids.report)
     _pour(hashes, rows, parts)
@@ -69,7 +69,7 @@ def _sorted(reading: Reading, parts: Parts, folder: Path) -> Ids:
     with opened(paths[0], flags) as hashes_fd, opened(paths[1], flags) as rows_fd:
         for part in parts:
             hashes, rows = _columns(part)
-            keep, several, example = distinct(hashes, first=False)
+            keep, several, example = distinct(hashes)
             repeated += several
             if example is not None:
                 examples.append((int(rows[example[0]]), int(rows[example[1]])))

@@ -61,31 +61,31 @@ def copy_rows(query: str, url_from: str, wanted: Sequence[str], path: Path, told
         remove(part)
 
 
-def check_query(query: str, url_from: str, wanted: Sequence[str]) -> None:
-    """See that a query can be run and has these columns; of its rows none is used."""
-    with closing(_answers(query, url_from, wanted)) as answers:
+def check_query(query: str, url_from: str, wanted: Sequence[str], name: str = _NAME) -> None:
+    """See that a query can be run and has these columns; of its rows none is used. `name` is that of the setting."""
+    with closing(_answers(query, url_from, wanted, name)) as answers:
         next(answers)
 
 
-def _answers(query: str, url_from: str, wanted: Sequence[str]) -> Generator[Any, None, None]:
+def _answers(query: str, url_from: str, wanted: Sequence[str], name: str = _NAME) -> Generator[Any, None, None]:
     """The names of a query's columns, then its rows in blocks, by a cursor that the database keeps."""
-    engine, begun = engine_of(_NAME, url_from), False
+    engine, begun = engine_of(name, url_from), False
     try:
         with (
             engine.connect() as connection,
             connection.execution_options(yield_per=_BLOCK).execute(text_of(query)) as found,
         ):
             names, begun = list(found.keys()), True
-            wrong = [name for name in wanted if name not in names] or [n for n in names if names.count(n) > 1][:1]
+            wrong = [each for each in wanted if each not in names] or [n for n in names if names.count(n) > 1][:1]
             if wrong:
                 raise DataError(
-                    f"{_NAME} does not have each of the columns {', '.join(map(repr, wrong))} once; it has: "
+                    f"{name} does not have each of the columns {', '.join(map(repr, wrong))} once; it has: "
                     f"{', '.join(names)}: correct the names, there or in the query with `as`"
                 )
             yield names
             yield from found.partitions(_BLOCK)
     except sql.exc.SQLAlchemyError as error:
-        raise (failed(_NAME, error) if begun else not_run(_NAME, url_from, error)) from None
+        raise (failed(name, error) if begun else not_run(name, url_from, error)) from None
     finally:
         engine.dispose()
 

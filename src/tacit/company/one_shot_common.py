@@ -120,7 +120,7 @@ def keys_of(
         raise rows_error(folder.data, len(numbers), int((numbers >= len(keys)).sum()))
     named = np.asarray(keys.any(axis=1))
     if unique:
-        _, repeated, example = distinct(keys if named.all() else keys[named], first=False)
+        _, repeated, example = distinct(keys if named.all() else keys[named])
         if example is not None:
             first, second = np.flatnonzero(named)[list(example)].tolist()
             raise repeats_error(reading.source, (first, second), repeated)
@@ -143,7 +143,7 @@ def every_row(folder: Folder, rows: Aligned) -> Inputs:
 
     They are encoded as the aligned ones are, by what the training rows say.
     """
-    total = read_ids(folder.data, folder.table.ids, duplicates="drop").report.total
+    total = read_ids(folder.data, folder.table.ids).report.total
     others = np.setdiff1d(np.arange(total, dtype=np.int64), rows.rows)
     numbers = np.concatenate([np.asarray(rows.rows, dtype=np.int64), others])
     return _encoded(folder, rows, numbers, "inputs of all rows")

@@ -273,7 +273,7 @@ def _keys(
         raise DataError(f"unit = {unit!r}: row {row} of {folder.data} has none: fill it in, or leave the row out")
     words = column.cast(pl.String)
     values = words.unique(maintain_order=True)
-    hashed = book.keys_of(read_ids(values.to_frame("unit"), "unit", duplicates="error").hashes, "unit")
+    hashed = book.keys_of(read_ids(values.to_frame("unit"), "unit", unique=True).hashes, "unit")
     codes = pl.DataFrame({"unit": values, "code": np.arange(len(values))})
     places = words.to_frame("unit").join(codes, on="unit", maintain_order="left")["code"]
     return keys, hashed[places.to_numpy()]

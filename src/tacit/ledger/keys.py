@@ -41,7 +41,7 @@ def keys_of(ids: pl.DataFrame | pl.Series | Sequence[str], secret: bytes) -> Key
     state = hashlib.blake2b(key=hashlib.sha256(secret).digest(), digest_size=8, person=b"tacit ledger id")
     found = bytearray()
     for part in table.iter_slices(_SLICE):
-        hashes = read_ids(part, part.columns, duplicates="error")
+        hashes = read_ids(part, part.columns, unique=True)
         if hashes.report.missing:
             raise UsageError(f"keys_of: {hashes.report.missing} rows have no id: pass the aligned rows alone")
         found += digests(hashes.hashes, state)

@@ -26,8 +26,7 @@ from tacit.company.models import load_factory
 from tacit.errors import DataError, UsageError
 from tacit.serve.halves import encoded, trained_encoder
 
-SAMPLE = 64
-"""Rows that are tried where not all can be looked at."""
+_SAMPLE = 64  # rows that are tried where not all can be looked at
 
 
 class Rows(Protocol):
@@ -78,9 +77,7 @@ def open_rows(folder: Folder, columns: Sequence[str]) -> Rows | FileRows:
     if source.query is not None:
         from tacit.serve.sql_rows import SqlRows
 
-        rows = SqlRows(source.query, source.url_from, wanted)
-        rows.check()
-        return _InOrder("[serve] rows.query", rows, wanted).tried()
+        return _InOrder("[serve] rows.query", SqlRows(source.query, source.url_from, wanted), wanted).tried()
     if source.factory is not None:
         function = load_factory(folder.path, source.factory, "[serve] rows")
         made = function(wanted.ids, wanted.columns)
@@ -166,11 +163,11 @@ class _InOrder:
 
     def tried(self) -> _InOrder:
         """Itself, when some rows have been asked for and could be embedded."""
-        sample = self.ids().head(SAMPLE)
+        sample = self.ids().head(_SAMPLE)
         if not len(sample):
             raise DataError(f"{self.name} has no rows: nothing can be looked at; start it when there are some")
         try:
-            usable = sample[read_ids(sample, self.wanted.ids, duplicates="first").rows]
+            usable = sample[read_ids(sample, self.wanted.ids).rows]
         except DataError as error:
             raise DataError(f"{self.name}: {error}") from None
         found = self.fetch(usable)

@@ -11,9 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from tacit.align.sql import engine_of, failed, not_run, table_of, text_of
-from tacit.errors import DataError
-from tacit.serve.rows import SAMPLE, Wanted
+from tacit.align.sql import check_query, engine_of, failed, table_of, text_of
+from tacit.serve.rows import Wanted
 
 import sqlalchemy as sql  # isort: skip  # tacit.align.sql says what to do where it is missing
 
@@ -35,27 +34,11 @@ class SqlRows:
     """
 
     def __init__(self, query: str, url_from: str, wanted: Wanted) -> None:
-        self._wanted, self._url_from = wanted, url_from
+        check_query(query, url_from, wanted.names, _NAME)
+        self._wanted = wanted
         self._engine = engine_of(_NAME, url_from)
         weakref.finalize(self, self._engine.dispose)
         self._rows = text_of(query).columns(*map(sql.column, wanted.names)).subquery("tacit_rows")
-
-    def check(self) -> None:
-        """See that the query runs, and has the columns; else a `DataError` says what the database says."""
-        everything: sql.Select[Any] = sql.select(sql.literal_column("*")).select_from(self._rows).limit(SAMPLE)
-        try:
-            with self._engine.connect() as connection:
-                found = connection.execute(everything)
-                names, rows = list(found.keys()), found.fetchall()
-        except sql.exc.SQLAlchemyError as error:  # of no row in particular: it may be shown
-            raise not_run(_NAME, self._url_from, error) from None
-        missing = [name for name in self._wanted.names if name not in names]
-        if missing:
-            raise DataError(
-                f"{_NAME} has no column {', '.join(map(repr, missing))}; it has: {', '.join(names)}: correct the names"
-            )
-        if rows:
-            self._wanted.encoded(_NAME, table_of(_NAME, names, rows))
 
     def ids(self) -> pl.DataFrame:
         """See `tacit.serve.rows.Rows`."""

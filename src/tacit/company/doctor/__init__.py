@@ -250,7 +250,7 @@ def _state(opened: Folder) -> Finding:
 def _coin_id(opened: Folder) -> Finding:
     names = list(opened.table.coin_id or opened.table.ids)
     try:
-        found = read_ids(opened.data, names, duplicates="error")
+        found = read_ids(opened.data, names, unique=True)
     except DataError as error:
         return problem(f"{names}: {error}", "name columns that tell every row from all others")
     return ok(f"{', '.join(names)}: {len(found.rows):,} rows, each its own")
