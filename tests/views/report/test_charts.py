@@ -8,7 +8,7 @@ import pytest
 from tacit.views.report.document import Decision, LiveCurve, Moment, Worst
 from tacit.views.report.measures import MEASURES, Judged
 from tacit.views.report.plots import Mark, curves, histogram, interval, scale, strengths
-from tacit.views.report.scatters import Dot, Panel, tradeoff, tradeoff_file
+from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis, at, el, near, stretched, ticks
 
 AUC, READ = MEASURES["leak_auc"], MEASURES["variance_read"]
@@ -100,7 +100,6 @@ def test_one_point_is_enough(limit):
     moment = Moment(
         epoch=1, strength="none", worst=Worst(attack="a", value=0.5, low=0.5, high=0.5), figures={"test_auc": 0.7}
     )
-    assert "<circle" in tradeoff(AUC, [moment], "test_auc", limit)
     assert "nan" not in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)
     assert "<circle" in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)  # a line can't be seen
     assert "<circle" not in curves(AUC, [LiveCurve(attack="a", steps=(1, 2), values=(0.5, 0.6))], limit)

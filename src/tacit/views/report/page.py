@@ -11,11 +11,9 @@ from markupsafe import Markup
 from tacit.views.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.views.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
 from tacit.views.report.plots import SERIES, Mark, curves, histogram, interval, scale, strengths
-from tacit.views.report.scatters import tradeoff
 from tacit.views.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
-_MOST_POINTS = 200  # of a scatter; the last epoch is always one of them
 _GROUPS = {
     "batches": ("On single messages", "Each message is attacked by itself, as it was received."),
     "visits": (
@@ -58,7 +56,7 @@ def content(report: Report) -> dict[str, object]:
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
         "groups": _groups(report), "baselines": any(leak.baseline is not None for leak in report.leaks),
         "layers": sorted({leak.layer for leak in report.leaks}), **_over_time(report), "charts": _charts(report),
-        "trade": _trade(report), **_ledger(report), "plain_words": plain_words, "spelled": spelled,
+        **_ledger(report), "plain_words": plain_words, "spelled": spelled,
     }  # fmt: skip
 
 
@@ -164,19 +162,6 @@ def _charts(report: Report) -> list[tuple[Measure, Markup, list[tuple[str, str, 
 
 def _highest(curve: LiveCurve) -> float:
     return max(value for value in curve.values if value is not None)
-
-
-def _trade(report: Report) -> tuple[str, Markup] | None:
-    """The model's figure that is shown against the leak, and the picture; None where no epoch has both."""
-    main = main_measure(report)
-    both = [moment for moment in report.moments if moment.worst is not None and moment.worst.measure == main]
-    names = {name for moment in both for name, value in moment.figures.items() if value is not None}
-    if not names:
-        return None
-    name = "test_auc" if "test_auc" in names else min(names)
-    both = sorted((moment for moment in both if moment.figures.get(name) is not None), key=lambda moment: moment.epoch)
-    every = -(-len(both) // _MOST_POINTS)
-    return name, tradeoff(MEASURES[main], both[::-every][::-1], name, report.limit)
 
 
 def _ledger(report: Report) -> dict[str, object]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 from markupsafe import Markup
 
 from tacit.views.report import svg
 from tacit.views.report.document import Decision, LiveCurve, Moment
 from tacit.views.report.measures import Judged, Measure
 from tacit.views.report.words import decimals
+from tacit.views.series import thinned
 
 SERIES = 5
 """Curves that have a colour and a pattern of their own; further ones are grey."""
@@ -65,39 +68,31 @@ def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) ->
     """What each attack reached while training ran, with the limit as a line; the first few are told apart."""
     values = [value for curve in shown for value in curve.values if value is not None]
     steps = [step for curve in shown for step in curve.steps]
-    across, up = svg.Axis(min(steps), max(steps)), zoomed(measure, values, limit)
+    across, up = svg.Axis(min(steps), max(steps)), _zoomed(measure, values, limit)
     whole = [mark for mark in svg.ticks(across.low, across.high, 5) if mark == int(mark)]
     drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 6), "{:.2f}") + svg.labels_below(across, whole, "{:,.0f}")
     for place, curve in reversed(list(enumerate(shown))):
+        known = [math.nan if value is None else value for value in curve.values]
         points = [
-            None if value is None else (across.share(step), 1 - up.share(value)) for step, value in _thinned(curve)
+            None if math.isnan(known[i]) else (across.share(curve.steps[i]), 1 - up.share(known[i]))
+            for i in thinned(np.array(known), _MOST_POINTS)
         ]
         style = f"series s{place + 1}" if place < SERIES else "series rest"
         drawn.append(svg.stretched(points, style))
-        known = [point for point in points if point is not None]
-        if len(known) == 1:  # a line of one point can't be seen
-            drawn.append(svg.el("circle", cx=svg.at(known[0][0]), cy=svg.at(known[0][1]), r=4, class_=style))
+        single = [point for point in points if point is not None]
+        if len(single) == 1:  # a line of one point can't be seen
+            drawn.append(svg.el("circle", cx=svg.at(single[0][0]), cy=svg.at(single[0][1]), r=4, class_=style))
     drawn += [*svg.limit_across(up, limit), *svg.names("step", measure.name)]
     each = {curve.attack: [value for value in curve.values if value is not None] for curve in shown}
     words = "; ".join(f"{name}: from {decimals(min(some))} to {decimals(max(some))}" for name, some in each.items())
     return svg.picture(f"{measure.name} while training ran", words, *drawn, height=240, class_="plot")
 
 
-def zoomed(measure: Measure, values: Sequence[float], limit: float | None) -> svg.Axis:
+def _zoomed(measure: Measure, values: Sequence[float], limit: float | None) -> svg.Axis:
     """From where nothing is learnt to a round number above everything that is shown."""
     most = max([*values, *([] if limit is None else [limit]), measure.chance + 0.08])
     high = next((mark for mark in (measure.chance + 0.1 * i for i in range(1, 11)) if mark >= most + 0.01), 1.0)
     return svg.Axis(min(measure.chance, *values), min(high, 1.0))
-
-
-def _thinned(curve: LiveCurve) -> Sequence[tuple[int, float | None]]:
-    """The curve with few enough points to be seen: of each stretch the highest one."""
-    points = list(zip(curve.steps, curve.values, strict=True))
-    every = -(-len(points) // _MOST_POINTS)
-    if every <= 1:
-        return points
-    parts = [points[place : place + every] for place in range(0, len(points), every)]
-    return [max(part, key=lambda point: -1.0 if point[1] is None else point[1]) for part in parts]
 
 
 @dataclass(frozen=True)

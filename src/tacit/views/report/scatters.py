@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from tacit.views.report import svg
-from tacit.views.report.document import Moment
-from tacit.views.report.measures import Measure
-from tacit.views.report.plots import zoomed
-from tacit.views.report.words import count, decimals, spelled
+from tacit.views.report.words import decimals
 
 _COLOURS = 7
 
@@ -36,30 +33,6 @@ class Panel:
     leaks: svg.Axis  # the ends of the axis across
     limit: float | None = None  # on the leak, where there is one
     ring: tuple[Dot, bool] | None = None  # around the dot that was chosen, and whether it holds the limit
-
-
-def tradeoff(measure: Measure, moments: Sequence[Moment], figure: str, limit: float | None) -> Markup:
-    """How good the model was after each epoch, against what the worst live attack reached in it."""
-    dots = [
-        Dot(moment.worst.value, value, str(moment.epoch))
-        for moment in moments
-        if moment.worst is not None and (value := moment.figures.get(figure)) is not None
-    ]
-    across, up = zoomed(measure, [dot.leak for dot in dots], limit), _room([dot.worth for dot in dots])
-    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 5), "{:.3f}")
-    drawn += [*svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.2f}"), *svg.limit_up(across, limit)]
-    places = [(across.share(dot.leak), 1 - up.share(dot.worth)) for dot in dots]
-    drawn += [svg.stretched(places, "way"), *svg.names(f"{measure.name} of the worst attack", spelled(figure))]
-    named = _named(places)
-    for number, (dot, (x, y)) in enumerate(zip(dots, places, strict=True)):
-        leak, worth = f"{measure.name} {decimals(dot.leak)}", f"{spelled(figure)} {decimals(dot.worth)}"
-        tip = svg.el("title", f"epoch {dot.name}: {leak}, {worth}")
-        drawn.append(svg.el("circle", tip, cx=svg.at(x), cy=svg.at(y), r=5, class_="point"))
-        if number in named:
-            drawn.append(svg.text(dot.name, x, y, "tick", dy=-10))
-    words = "; ".join(f"epoch {dot.name}: {decimals(dot.leak)}, {decimals(dot.worth)}" for dot in dots)
-    title = f"{spelled(figure)} against {measure.name}, {count(len(dots), 'epoch')}"
-    return svg.picture(title, words, *drawn, height=260, class_="plot")
 
 
 def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Mapping[str, float] | None = None) -> str:
@@ -129,12 +102,3 @@ def _room(values: Sequence[float]) -> svg.Axis:
     low, high = min(values), max(values)
     spare = max(0.25 * (high - low), 0.005)
     return svg.Axis(low - spare, high + spare)
-
-
-def _named(places: Sequence[tuple[float, float]]) -> set[int]:
-    """Which points have room for a name, the last one first."""
-    named: list[int] = []
-    for i in reversed(range(len(places))):
-        if all(abs(places[i][0] - places[j][0]) > 0.03 or abs(places[i][1] - places[j][1]) > 0.09 for j in named):
-            named.append(i)
-    return set(named)
