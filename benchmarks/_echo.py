@@ -66,7 +66,7 @@ async def _answer(link: Link, port: int, said: bytes) -> None:
     app = Starlette(routes=[Route("/score", score, methods=["POST"])])
     config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", loop="asyncio", log_level="critical")
     print("ready", flush=True)
-    await uvicorn.Server(config).serve(sockets=[listen_http(f"127.0.0.1:{port}")])
+    await uvicorn.Server(config).serve(sockets=[listen_http("127.0.0.1", int(port))])
 
 
 def features(path: str, link_port: str, width: str) -> None:

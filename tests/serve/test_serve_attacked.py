@@ -15,10 +15,9 @@ from tacit.errors import LinkError
 from tacit.serve import door
 from tacit.serve.endpoint import watch_app
 from tacit.serve.halves import load_scorer
-from tacit.serve.listening import listen
+from tacit.serve.listening import http_server, listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Metrics
-from tacit.serve.serve import _server
 from tacit.wire.codec import read_control
 from tests.serve.files import copied
 from tests.serve.online import settings
@@ -108,8 +107,8 @@ def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkey
 
 
 def test_nonsense_after_an_answer_writes_no_traceback_into_the_log(caplog):
-    taken = listen("127.0.0.1:0")
-    service = _server(watch_app(Metrics({}, dict), lambda: (True, {}), "secret", lambda *_: None))
+    taken = listen("127.0.0.1", 0)
+    service = http_server(watch_app(Metrics({}, dict), lambda: (True, {}), "secret", lambda *_: None), grace=1)
     serving = threading.Thread(target=service.run, kwargs={"sockets": [taken]})
     serving.start()
     try:

@@ -46,7 +46,8 @@ def dashboard(
 
     `tacit dashboard airline --port 7000 --open`
     """
-    from tacit.views.web.access import is_loopback, token_in
+    from tacit.serve.listening import is_loopback
+    from tacit.views.web.access import token_in
     from tacit.views.web.serving import Dashboard
 
     roots = run_folders(runs)

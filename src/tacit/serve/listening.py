@@ -1,4 +1,4 @@
-"""A port on the party's own network, and how long a client may take there."""
+"""HTTP on this machine or on the party's own network: a port, a server, and how long a client may take there."""
 
 from __future__ import annotations
 
@@ -8,28 +8,21 @@ import socket
 from typing import Any
 
 import h11
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit.errors import UsageError
 
 
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach host and port."""
-    host = str(_found(address)[4][0])
-    return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host's name or address."""
+    return all(ipaddress.ip_address(str(found[4][0]).partition("%")[0]).is_loopback for found in _found(host, 0))
 
 
-def listen(address: str) -> socket.socket:
-    """A socket that listens at host and port; port 0 takes a free one."""
-    try:
-        return listening_at(_found(address))
-    except OSError as error:
-        raise UsageError(f"can't listen at {address} ({error.strerror}): name another port with --http") from None
-
-
-def listening_at(found: Any) -> socket.socket:
-    """A socket that listens where an entry of `getaddrinfo` says; an `OSError` where it can't."""
-    family, kind, protocol, _, where = found
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there, so that nobody else can take the port; 0 is a free one. An `OSError` if it can't."""
+    family, kind, protocol, _, where = _found(host, port)[0]
     made = socket.socket(family, kind, protocol)  # asyncio sends without delay where it is known to be TCP
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,15 +34,21 @@ def listening_at(found: Any) -> socket.socket:
     return made
 
 
-def _found(address: str) -> Any:
-    """The first meaning of host and port."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"--http {address}: write host and port, as 127.0.0.1:7080")
+def _found(host: str, port: int) -> list[Any]:
     try:
-        return socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--http {address}: {error}: name a host of this machine") from None
+        raise UsageError(f"{host} is no address of this machine ({error}): name one, such as 127.0.0.1") from None
+
+
+def http_server(app: ASGIApp, *, grace: int) -> uvicorn.Server:
+    """A server that logs nothing itself; answers under way have so many seconds when it stops."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app, http=Patient, ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
+            log_level="critical", server_header=False, proxy_headers=False, timeout_graceful_shutdown=grace,
+        )
+    )  # fmt: skip
 
 
 class Patient(H11Protocol):

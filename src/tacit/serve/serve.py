@@ -12,8 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
-import uvicorn
-from starlette.applications import Starlette
 
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
@@ -22,7 +20,7 @@ from tacit.serve.answering import Answering, FeatureService
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
-from tacit.serve.listening import Patient, is_loopback, listen
+from tacit.serve.listening import http_server, is_loopback, listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
 from tacit.serve.rows import open_rows
@@ -128,7 +126,7 @@ class LabelService:
     async def run(self, taken: socket.socket, token: str | None, told: Told) -> None:
         """Answer at this socket until the service is stopped."""
         await self._begin(self._load())
-        server = _server(label_app(self._models, self._metrics, token, self._log))
+        server = http_server(label_app(self._models, self._metrics, token, self._log), grace=_GRACE)
         self._log("serving", run=self._models[0].name, http=_address(taken), fallback=self._models[0].fallback)
         told(_address(taken))
         loop = asyncio.get_running_loop()
@@ -183,15 +181,6 @@ class LabelService:
                 await model.finish()
 
 
-def _server(app: Starlette) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            app, http=Patient, ws="none", lifespan="off", loop="asyncio", access_log=False, log_config=None,
-            log_level="critical", server_header=False, proxy_headers=False, timeout_graceful_shutdown=_GRACE,
-        )
-    )  # fmt: skip
-
-
 # --- a feature party -------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +206,7 @@ def _watched(answering: Answering, taken: socket.socket, log: Log) -> Iterator[N
     def ready() -> tuple[bool, dict[str, bool]]:
         return answering.connected, {"connected": answering.connected}
 
-    server = _server(watch_app(answering.metrics, ready, _token(), log))
+    server = http_server(watch_app(answering.metrics, ready, _token(), log), grace=_GRACE)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
     thread.start()
     try:
@@ -248,12 +237,19 @@ def _signals(stop: Callable[[], None], again: Callable[[], object]) -> Iterator[
 @contextmanager
 def _listening(address: str) -> Iterator[socket.socket]:
     """A port, which others can only reach where a token is asked for."""
-    if _token() is None and not is_loopback(address):
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"--http {address}: write host and port, as 127.0.0.1:7080")
+    host = host.strip("[]")
+    if _token() is None and not is_loopback(host):
         raise UsageError(
             f"{address} can be reached from other machines: set {TOKEN} to a long word that requests must bring, or "
             "stay at 127.0.0.1"
         )
-    taken = listen(address)
+    try:
+        taken = listen(host, int(port))
+    except OSError as error:
+        raise UsageError(f"can't listen at {address} ({error.strerror}): name another port with --http") from None
     try:
         yield taken
     finally:

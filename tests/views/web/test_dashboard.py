@@ -74,7 +74,7 @@ def test_nothing_found_yet_is_said(tacit, tmp_path):
         (["nowhere"], "nowhere does not exist: name the folder"),
         (["file"], "file is no folder"),
         (["--host", "0.0.0.0"], "--allow-remote"),
-        (["--host", "no such host"], "leave it out for 127.0.0.1"),
+        (["--host", "no such host"], "name one, such as 127.0.0.1"),
         (["--host", "192.0.2.1", "--allow-remote"], "an address of this machine"),
         (["--token-file", "file"], "chmod 600"),
     ],

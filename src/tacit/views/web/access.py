@@ -143,15 +143,6 @@ class Guard:
         return error(401, "a token is needed: open the address that `tacit dashboard` printed", _BEARER)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a host's name or address."""
-    try:
-        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {host} is no address of this machine ({error}): leave it out for 127.0.0.1") from None
-    return all(ipaddress.ip_address(str(address[4][0]).partition("%")[0]).is_loopback for address in addresses)
-
-
 def token_in(path: Path) -> str:
     """The token in a file that only its owner can read; where there is no file, one is made with a fresh token."""
     if not path.exists():

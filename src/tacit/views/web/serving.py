@@ -7,10 +7,9 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-import uvicorn
-
 from tacit.errors import UsageError
-from tacit.serve.listening import listening_at
+from tacit.serve import listening
+from tacit.serve.listening import http_server
 from tacit.views.web.access import Access
 from tacit.views.web.app import make_app
 from tacit.views.web.shelf import Shelf
@@ -43,20 +42,8 @@ class Dashboard:
         called = self._socket.getsockname()[0] if host == "localhost" else host
         self.access = Access(host=called, port=self.port, token=token)  # its token and its address
         self.shelf = Shelf(roots, every=every)  # the places that it shows
-        config = uvicorn.Config(
-            make_app(self.shelf, self.access),
-            http="h11",
-            ws="none",
-            lifespan="off",
-            loop="asyncio",
-            access_log=False,
-            log_config=None,
-            log_level="critical",  # what goes wrong in an answer is logged by the app; the token must be in no log
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_GRACE,
-        )
-        self._server = uvicorn.Server(config)
+        # what goes wrong in an answer is logged by the app; the token must be in no log
+        self._server = http_server(make_app(self.shelf, self.access), grace=_GRACE)
 
     def run(self) -> None:
         """Serve until Ctrl-C, a SIGTERM or `stop`."""
@@ -73,15 +60,11 @@ class Dashboard:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket that listens, so that nobody else can take the port any more."""
+    """A socket that listens at a port, or at the first free one."""
     tries = range(PORT, PORT + _TRIES) if port is None else (port,)
     for number in tries:
         try:
-            found = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
-        except (OSError, UnicodeError) as error:
-            raise UsageError(f"--host {host}: {error}: leave it out for 127.0.0.1") from None
-        try:
-            return listening_at(found)
+            return listening.listen(host, number)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 continue
