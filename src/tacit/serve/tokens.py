@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.arrays import let_go, pieces
-from tacit.align.ids import IdReport, Reading
+from tacit.align.ids import IdReport, Reading, distinct
 from tacit.align.parts import Parts
 from tacit.align.sources import Source
 from tacit.company.align import Aligned
@@ -88,8 +88,7 @@ class TokenTable:
                 file.write(some.tobytes())
             file.flush()
             entries = _mapped(file)
-        ordered, repeats = _in_order(entries, folder)
-        return cls(entries, _StoredDirectory(ordered), reading.report(repeats.ids, repeats.rows, repeats.example))
+        return cls(entries, *_directory(reading, entries, folder))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -122,32 +121,10 @@ class _StoredDirectory(Directory):
         return found
 
 
-@dataclass
-class _Repeats:
-    """Ids that more than one row has."""
-
-    ids: int = 0
-    rows: int = 0
-    example: tuple[int, int] | None = None
-
-    def take(self, part: NDArray[Any]) -> None:
-        """Look at entries that are in order, and let those that are alike mean no row."""
-        alike = np.zeros(len(part) + 1, np.bool_)  # each with the one before it
-        alike[1:-1] = (part["token"][1:] == part["token"][:-1]).all(axis=1)
-        firsts = np.flatnonzero(~alike[:-1] & alike[1:])
-        if not len(firsts):
-            return
-        first = firsts[np.argmin(part["row"][firsts])]
-        found = int(part["row"][first]), int(part["row"][first + 1])
-        self.example = found if self.example is None else min(found, self.example)
-        every = alike[:-1] | alike[1:]
-        self.ids, self.rows = self.ids + len(firsts), self.rows + int(every.sum())
-        part["row"][every] = -1
-
-
-def _in_order(entries: NDArray[Any], folder: Path) -> tuple[NDArray[Any], _Repeats]:
-    """The same entries by their tokens: brought into parts first, each of which is then sorted by itself."""
-    parts, repeats = Parts(folder, "tokens", _ENTRY.itemsize, waiting=_WAITING), _Repeats()
+def _directory(reading: Reading, entries: NDArray[Any], folder: Path) -> tuple[Directory, IdReport]:
+    """Entries that are there once, by their tokens: brought into parts first, each then sorted by itself."""
+    parts, kept, repeated = Parts(folder, "tokens", _ENTRY.itemsize, waiting=_WAITING), 0, 0
+    examples: list[tuple[int, int]] = []
     for block in pieces(entries):
         parts.add(
             block.view(np.uint8).reshape(len(block), -1), (block["token"][:, 0] >> np.uint64(56)).astype(np.uint8)
@@ -155,11 +132,17 @@ def _in_order(entries: NDArray[Any], folder: Path) -> tuple[NDArray[Any], _Repea
     with storing(folder), TemporaryFile(dir=folder) as file:
         for records in parts:
             part = records.view(_ENTRY)[:, 0]
-            part = part[np.lexsort((part["row"], part["token"][:, 1], part["token"][:, 0]))]
-            repeats.take(part)
-            file.write(part.tobytes())
+            once, several, example = distinct(np.ascontiguousarray(records[:, :SIZE]))
+            repeated += several
+            if example is not None:
+                examples.append((int(part["row"][example[0]]), int(part["row"][example[1]])))
+            part = part[once]
+            file.write(part[np.argsort(part["token"][:, 0])].tobytes())
+            kept += len(part)
         file.flush()
-        return _mapped(file), repeats
+        ordered = _mapped(file)
+    report = reading.report(repeated, reading.total - reading.missing - kept, min(examples, default=None))
+    return _StoredDirectory(ordered), report
 
 
 def _mapped(file: IO[bytes]) -> NDArray[Any]:
