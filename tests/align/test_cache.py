@@ -45,7 +45,16 @@ def generated(seed: int = 0) -> pl.DataFrame:
 TABLE = generated()
 
 
-@pytest.fixture(params=["frame", "parquet", "csv", "tsv"])
+STORE = []
+"""The folder of tables that a test has only in memory."""
+
+
+@pytest.fixture(autouse=True)
+def _store(tmp_path_factory):
+    STORE[:] = [tmp_path_factory.mktemp("tables")]
+
+
+@pytest.fixture(params=["parquet", "csv", "tsv"])
 def source(request, tmp_path):
     return stored(TABLE, tmp_path, request.param)
 
@@ -59,8 +68,6 @@ def small_blocks(monkeypatch):
 
 
 def stored(table, folder, kind):
-    if kind == "frame":
-        return table
     path = folder / f"table.{kind}"
     if kind == "parquet":
         table.write_parquet(path, row_group_size=90)
@@ -70,6 +77,11 @@ def stored(table, folder, kind):
 
 
 def made(source, folder, **changes):
+    if isinstance(source, pl.DataFrame):
+        path = STORE[0] / f"{source.hash_rows().sum()}.parquet"
+        if not path.exists():
+            source.write_parquet(path)
+        source = path
     arguments = {"rows": ROWS, "columns": COLUMNS, "train": TRAIN, "label": "late", **changes}
     return prepare(source, arguments.pop("rows"), arguments.pop("columns"), folder, **arguments)
 
@@ -161,7 +173,7 @@ def test_the_second_call_only_maps(source, tmp_path, monkeypatch):
     monkeypatch.setattr(cache.Making, "make", None)
     rows = np.memmap(tmp_path / "rows", np.int64, "w+", shape=ROWS.shape)
     rows[:] = ROWS
-    again = made(source.clone() if isinstance(source, pl.DataFrame) else str(source), tmp_path / "cache", rows=rows)
+    again = made(str(source), tmp_path / "cache", rows=rows)
     assert again.digest == first.digest
     assert torch.equal(again.inputs.numeric, first.inputs.numeric)
     assert torch.equal(again.labels, first.labels)
@@ -194,9 +206,8 @@ def test_other_arguments_make_it_anew(tmp_path, change):
 def test_a_changed_source_gives_another_digest(source, tmp_path):
     first = made(source, tmp_path / "cache")
     changed = TABLE.with_columns(gate=pl.when(pl.col("id") == int(ROWS[5])).then(99).otherwise("gate"))
-    if not isinstance(source, pl.DataFrame):
-        changed = stored(changed, tmp_path, source.suffix[1:])
-        os.utime(changed, ns=(1, 1))
+    changed = stored(changed, tmp_path, source.suffix[1:])
+    os.utime(changed, ns=(1, 1))
     second = made(changed, tmp_path / "cache")
     assert second.digest != first.digest
     assert inputs_digest(first.inputs, first.labels) == first.digest, "what is in use was overwritten"

@@ -8,7 +8,9 @@ table; the lab's large tables are made by the same `Making`.
 >>> from tempfile import TemporaryDirectory
 >>> table = pl.DataFrame({"seats": [10.0, 99.0, 30.0], "late": [1, 0, 0]})
 >>> with TemporaryDirectory() as folder:
-...     made = prepare(table, np.array([2, 0, 1]), Columns(numeric=("seats",)), folder, train=2, label="late")
+...     source, columns = Path(folder) / "table.parquet", Columns(numeric=("seats",))
+...     table.write_parquet(source)
+...     made = prepare(source, np.array([2, 0, 1]), columns, Path(folder) / "cache", train=2, label="late")
 ...     made.inputs.numeric.flatten().tolist(), made.labels.tolist()
 ([1.0, -1.0, 7.900000095367432], [0.0, 1.0, 0.0])
 """
@@ -16,7 +18,6 @@ table; the lab's large tables are made by the same `Making`.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +33,7 @@ from torch import Tensor
 
 from tacit.align.arrays import let_go, mapped, new_file, pieces, places_in
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
-from tacit.align.sources import Source, blocks, rows_error
+from tacit.align.sources import blocks, rows_error
 from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import held, storing, sync_folder, write, write_json
 from tacit.errors import DataError, UsageError
@@ -63,7 +64,7 @@ class Prepared:
 
 
 def prepare(
-    source: Source,
+    source: str | Path,
     rows: NDArray[np.int64],
     columns: Columns,
     folder: str | Path,
@@ -81,7 +82,7 @@ def prepare(
     bits, however the file is laid out.
 
     Args:
-        source: as for `tacit.align.sources.load`.
+        source: a `.parquet`, `.csv` or `.tsv` file with a header.
         rows: row numbers in the source, each once, in the common order; may be a memory map.
         columns: which columns to use, and how.
         folder: of the cache, which belongs to it alone.
@@ -105,12 +106,12 @@ def prepare(
         "loss": None if label is None else loss,
         "train": train,
         "rows": _rows_digest(rows),
-        "source": _source_facts(source, names),
+        "source": file_facts(Path(source)),
     }
 
     def read() -> Iterator[pl.DataFrame]:
         yield from blocks(source, names)
-        if _source_facts(source, names) != facts["source"]:
+        if file_facts(Path(source)) != facts["source"]:
             raise DataError(f"{source} was changed while it was read: wait until it is whole, and start again")
 
     folder = Path(folder)
@@ -120,8 +121,8 @@ def prepare(
             return found
         with emptied(folder):
             places = _places(folder, rows)
-            name = "the table" if isinstance(source, pl.DataFrame) else str(source)
-            return Making(name, facts, read, places, len(rows), train, columns, label, loss, progress).make(folder)
+            making = Making(str(source), facts, read, places, len(rows), train, columns, label, loss, progress)
+            return making.make(folder)
 
 
 def _rows_digest(rows: NDArray[np.int64]) -> str:
@@ -142,13 +143,6 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
             raise UsageError(f"row {twice[0]} is twice in the common order: a row has one place; align again")
         start += len(some)
     return places
-
-
-def _source_facts(source: Source, names: list[str]) -> Facts:
-    """By which a changed source is noticed: a table's content; of a file only what the file system knows."""
-    if isinstance(source, pl.DataFrame):
-        return {"table": _digest(map(_as_bytes, blocks(source, names)))}  # types included
-    return file_facts(Path(source))
 
 
 def file_facts(path: Path) -> Facts:
@@ -218,7 +212,7 @@ class Making:
             "facts": self.facts,
             "files": files,
             "cardinalities": list(encoder.cardinalities),
-            "encoder": None if state is None else _digest([state]),
+            "encoder": None if state is None else hashlib.sha256(state).hexdigest(),
             "notes": dict(self.notes),
         }
         found = _opened(folder, about, None if self.large else encoder)
@@ -314,7 +308,7 @@ def reused(folder: Path, facts: Facts) -> Prepared | None:
         encoder = None
         if about["encoder"] is not None:
             state = (folder / _ENCODER).read_bytes()
-            if about["encoder"] != _digest([state]):
+            if about["encoder"] != hashlib.sha256(state).hexdigest():
                 return None
             encoder = Encoder.from_state(json.loads(state))
         found = _opened(folder, about, encoder)
@@ -330,17 +324,3 @@ def _opened(folder: Path, about: Facts, encoder: Encoder | None) -> Prepared:
     targets = tensors.pop("labels", None)
     digest = b"" if encoder is None else inputs_digest(inputs, targets)
     return Prepared(inputs, targets, encoder, digest, tensors, about["notes"])
-
-
-def _digest(parts: Iterable[bytes]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def _as_bytes(table: pl.DataFrame) -> bytes:
-    """All of its content, types included."""
-    stream = io.BytesIO()
-    table.write_ipc_stream(stream, compat_level=pl.CompatLevel.oldest())
-    return stream.getvalue()
