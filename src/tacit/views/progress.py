@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,11 +16,8 @@ _WINDOW = 64  # calls that the rate is taken over
 _PAUSE = 5.0  # seconds between two lines where there is no terminal; more as time goes by
 
 
-class Show(Protocol):
-    """What a command calls to tell how far it is."""
-
-    def __call__(self, what: str, done: int, total: int, /) -> None:
-        """Tell what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
+Show = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is; 0 where nobody knows."""
 
 
 class Pace:
