@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -32,6 +32,18 @@ def damage(place: Place, error: Exception) -> str:
     """What happened, to which place, in one line."""
     what = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
     return f"{place.path} can't be shown ({what[:300]}): a file in it was damaged or changed by hand"
+
+
+def marks(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
+    """A word for each file that changes whenever the file does: its name, time, size and number; 0 where it is not."""
+    found = []
+    for path in paths:
+        try:
+            stat = path.stat()
+            found.append((path.name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        except OSError:
+            found.append((path.name, 0, 0, 0))
+    return found
 
 
 def find(roots: Sequence[Path | str]) -> list[Place]:

@@ -12,7 +12,7 @@ import numpy as np
 from tacit.company import seals
 from tacit.errors import DataError, TacitError
 from tacit.views.exchange import exchange_of, figures_of, part_left, worst_of
-from tacit.views.finding import Place
+from tacit.views.finding import Place, marks
 from tacit.views.ledger import LedgerGlance
 from tacit.views.pacing import Line, pace_of, rate_now
 from tacit.views.report.rendering import read as read_report
@@ -53,14 +53,7 @@ class RunReader:
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Changes whenever a file does, or the process that writes them ends."""
-        marks = []
-        for name in _FILES:
-            try:
-                stat = (self.place.path / name).stat()
-                marks.append((name, stat.st_mtime_ns, stat.st_size, stat.st_ino))
-            except OSError:
-                marks.append((name, 0, 0, 0))
-        return (*marks, alive(self.status.get("pid")))
+        return (*marks(self.place.path / name for name in _FILES), alive(self.status.get("pid")))
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.lab.sweeping.results import IDENTITY, UTILITY, WORST, leaks_of
-from tacit.views.finding import DAMAGE, Place
+from tacit.views.finding import DAMAGE, Place, marks
 from tacit.views.series import Series, by_protection, finite
 
 if TYPE_CHECKING:
@@ -39,14 +39,7 @@ class SweepReader:
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Changes whenever a file does."""
-        marks = []
-        for path in self._files():
-            try:
-                stat = path.stat()
-            except OSError:  # a wave that has just become a part of the whole
-                continue
-            marks.append((str(path), stat.st_mtime_ns, stat.st_size))
-        return tuple(marks)
+        return tuple(marks(self._files()))
 
     def refresh(self) -> bool:
         """Read what is new; whether there was anything."""
@@ -82,7 +75,7 @@ class SweepReader:
         """What an overview shows."""
         points = self.points
         known = [point["utility"] for point in points if point["utility"] is not None]
-        changed = max((time for _, time, _ in self._seen or ()), default=0)
+        changed = max((time for _, time, *_ in self._seen or ()), default=0)
         return {
             "id": self.place.id, "kind": "sweep", "name": self.place.name, "data": self.about.get("data"),
             "time": datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds"),
