@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _WORDS = ("protection", "knob", "options", "part", "worst attack", "worst part")
+_POINTS = 2000  # of a curve on a page
 _COSTS = ("untouched_rows", "stateless", "seconds")  # not what a model is worth
 
 
@@ -80,7 +81,6 @@ class SweepReader:
             "id": self.place.id, "kind": "sweep", "name": self.place.name, "data": self.about.get("data"),
             "time": datetime.fromtimestamp(changed / 1e9, UTC).isoformat(timespec="seconds"),
             "settings": len(self.about.get("settings", points)), "done": len(points),
-            "by_day": bool(self.about.get("by day")),
             "protections": list(dict.fromkeys(point["protection"] for point in points)),
             "utility": {"name": "test_auc", "best": max(known)} if known else None, "problems": self.problems,
         }  # fmt: skip
@@ -106,13 +106,13 @@ class SweepReader:
                 curve.add(step, value, (interval[0], interval[1]) if interval else None)
         return {f"{curve.group}/{curve.name}": curve for curve in curves if len(curve)}
 
-    def replica(self, number: int, points: int = 2000) -> dict[str, Any]:
+    def replica(self, number: int) -> dict[str, Any]:
         """One training of the sweep, as the page of a run shows it."""
         curves = self.series(number).values()
         trainings = [row for row in self._trainings if row["replica"] == number]
         return {
             "id": self.place.id, "kind": "replica", "name": self.place.name, **_point(trainings[0]), "steps": None,
-            "limits": None, "measure": "leak_auc", "curves": [curve.shown(points) for curve in curves],
+            "limits": None, "measure": "leak_auc", "curves": [curve.shown(_POINTS) for curve in curves],
             "total": sum(map(len, curves)), "matrix": _matrix(trainings), "data": self.about.get("data"),
         }  # fmt: skip
 

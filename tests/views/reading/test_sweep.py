@@ -66,7 +66,6 @@ def test_a_training_by_days_has_points_of_its_mean(tmp_path, read):
     told = read().detail()
     assert [point["worst_attack"] for point in told["points"]] == ["norm@cut", "norm@cut"]
     assert told["points"][1]["leak"] == pytest.approx(0.6)
-    assert told["by_day"]
 
 
 def test_what_is_no_sweep_is_a_problem_and_no_crash(tmp_path, read):

@@ -9,10 +9,10 @@ import os
 import re
 import secrets
 import socket
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -89,11 +89,8 @@ class Access:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.is_token(token.strip()):
             return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie)
-        except CookieError:
-            return False
-        return cookie is not None and hmac.compare_digest(cookie.value.encode(errors="replace"), self.session.encode())
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        return hmac.compare_digest(cookie.encode(errors="replace"), self.session.encode())
 
 
 class Guard:

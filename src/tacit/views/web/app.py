@@ -91,7 +91,8 @@ class _Answers:
         return tagged(request, b'{"places":[' + cards + b'],"made":' + made + b"}", of=cards)
 
     async def run(self, request: Request) -> Response:
-        points, first, last = _points(request), _number(request, "first"), _number(request, "last")
+        asked, first, last = (_number(request, name) for name in ("points", "first", "last"))
+        points = 2000 if asked is None else int(min(max(asked, _POINTS[0]), _POINTS[1]))
         body = await self._read(request, RunReader, lambda run: as_json(run.detail(points, first, last)))
         return tagged(request, body)
 
@@ -99,11 +100,11 @@ class _Answers:
         return tagged(request, await self._read(request, SweepReader, lambda sweep: as_json(sweep.detail())))
 
     async def replica(self, request: Request) -> Response:
-        points, number = _points(request), request.path_params["replica"]
+        number = request.path_params["replica"]
 
         def detail(sweep: SweepReader) -> bytes | None:
             known = any(point["replica"] == number for point in sweep.points)
-            return as_json(sweep.replica(number, points)) if known else None
+            return as_json(sweep.replica(number)) if known else None
 
         body = await self._read(request, SweepReader, detail)
         if body is None:
@@ -179,11 +180,6 @@ def _report(folder: Path) -> bytes:
     except OSError:  # not there, a link, a folder, not for us
         pass
     raise HTTPException(404, "this run has no report that can be read: `tacit audit` makes one")
-
-
-def _points(request: Request) -> int:
-    points = _number(request, "points")
-    return 2000 if points is None else int(min(max(points, _POINTS[0]), _POINTS[1]))
 
 
 def _number(request: Request, name: str) -> float | None:

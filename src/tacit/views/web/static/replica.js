@@ -8,7 +8,7 @@ import { words } from "./scatter.js";
 
 /** Open the page of a replica. */
 export async function open(root, [id, number], told) {
-  const path = () => `api/sweeps/${encodeURIComponent(id)}/${number}?points=2000`;
+  const path = () => `api/sweeps/${encodeURIComponent(id)}/${number}`;
   const eyebrow = el("p", { class: "eyebrow" });
   const title = el("h1", { tabindex: "-1" });
   const sentence = el("p", { class: "sentence" });
