@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import UsageError
 from tacit.lab.sweeping.results import IDENTITY, UTILITY, WORST, leaks_of
 from tacit.views.finding import DAMAGE, Place, marks
 from tacit.views.series import Series, by_protection, finite
@@ -91,12 +90,13 @@ class SweepReader:
         matrix = _matrix(self._trainings)
         return {**self.card(), "points": self.points, "attacks": attacks, "matrix": matrix, "about": self.about}
 
-    def series(self, number: int) -> dict[str, Series]:
-        """Every curve of one training of the sweep, by group and name."""
+    def replica(self, number: int) -> dict[str, Any] | None:
+        """One training of the sweep, as the page of a run shows it; None where there is none."""
         import polars as pl
 
-        if self.table is None or all(row["replica"] != number for row in self._trainings):
-            raise UsageError(f"{self.place.name} has no training {number}")
+        trainings = [row for row in self._trainings if row["replica"] == number]
+        if self.table is None or not trainings:
+            return None
         parts = self.table.filter(pl.col("replica") == number, pl.col("part") != "whole").sort("step")
         curves = [Series(name, "utility") for name in UTILITY if name not in _COSTS]
         curves += [Series(name, "gate", "leak_auc") for name in leaks_of(parts.columns)]
@@ -104,15 +104,9 @@ class SweepReader:
             ends = (f"{curve.name} low", f"{curve.name} high") if curve.group == "gate" else ()
             for step, value, *interval in parts.select("step", curve.name, *ends).drop_nulls().iter_rows():
                 curve.add(step, value, (interval[0], interval[1]) if interval else None)
-        return {f"{curve.group}/{curve.name}": curve for curve in curves if len(curve)}
-
-    def replica(self, number: int) -> dict[str, Any]:
-        """One training of the sweep, as the page of a run shows it."""
-        curves = self.series(number).values()
-        trainings = [row for row in self._trainings if row["replica"] == number]
         return {
             "id": self.place.id, "kind": "replica", "name": self.place.name, **_point(trainings[0]), "steps": None,
-            "limits": None, "measure": "leak_auc", "curves": [curve.shown(_POINTS) for curve in curves],
+            "limits": None, "measure": "leak_auc", "curves": [curve.shown(_POINTS) for curve in curves if len(curve)],
             "total": sum(map(len, curves)), "matrix": _matrix(trainings), "data": self.about.get("data"),
         }  # fmt: skip
 

@@ -4,10 +4,10 @@
 imported when one is opened.
 """
 
-from tacit.views.track.following import Export, Following
+from tacit.views.track.following import Export
 from tacit.views.track.mlflow import MLflow
 from tacit.views.track.parquet import Tables
 from tacit.views.track.tensorboard import TensorBoard
 from tacit.views.track.tracker import Point, Tracker
 
-__all__ = ["Export", "Following", "MLflow", "Point", "Tables", "TensorBoard", "Tracker"]
+__all__ = ["Export", "MLflow", "Point", "Tables", "TensorBoard", "Tracker"]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from tacit.disk import locked, storing
-from tacit.errors import UsageError
 from tacit.views.track.tracker import Point, State, Tracker, needed
 
 _FILE = "events.out.tfevents."
@@ -30,12 +29,10 @@ class TensorBoard(Tracker):
         self._events = needed("tensorboard.compat.proto.event_pb2")
         self._records = needed("tensorboard.summary.writer.record_writer")
         self._summaries = needed("torch.utils.tensorboard.summary")
-        if run in ("", ".", "..") or "\0" in run:
-            raise UsageError(f"run = {run!r} is no name for a folder: choose another one")
         self.path = Path(folder) / run.replace("/", "-")
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock: int | None = locked(self.path / _LOCK, _BUSY)
+            self._lock = locked(self.path / _LOCK, _BUSY)
             self._reached: dict[str, int] = {}
             # TensorBoard passes over an event that was cut short or damaged
             loader = needed("tensorboard.backend.event_processing.event_file_loader").LegacyEventFileLoader
@@ -80,10 +77,7 @@ class TensorBoard(Tracker):
         self.flush()
         if self._file is not None:
             self._file.close()
-            self._file = None
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        os.close(self._lock)
 
     def _add(self, step: int, time: float | None, *summaries: Any) -> None:
         event = self._events.Event(wall_time=clock.time() if time is None else time, step=step)
@@ -99,8 +93,6 @@ class TensorBoard(Tracker):
             self._reached[name] = max(event.step, self.reached(name))
 
     def _write(self, event: Any) -> None:
-        if self._lock is None:
-            raise UsageError(f"the tracker of {self.path} is closed: open another one for the same run, and it goes on")
         with storing(self.path):
             if self._file is None:
                 # its name comes after all others: TensorBoard reads them in the order of their names

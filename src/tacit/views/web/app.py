@@ -100,16 +100,10 @@ class _Answers:
         return tagged(request, await self._read(request, SweepReader, lambda sweep: as_json(sweep.detail())))
 
     async def replica(self, request: Request) -> Response:
-        number = request.path_params["replica"]
-
-        def detail(sweep: SweepReader) -> bytes | None:
-            known = any(point["replica"] == number for point in sweep.points)
-            return as_json(sweep.replica(number)) if known else None
-
-        body = await self._read(request, SweepReader, detail)
-        if body is None:
+        training = await self._read(request, SweepReader, lambda sweep: sweep.replica(request.path_params["replica"]))
+        if training is None:
             raise HTTPException(404, "the sweep has no training of that number: its points are at /api/sweeps/ID")
-        return tagged(request, body)
+        return tagged(request, as_json(training))
 
     async def report(self, request: Request) -> Response:
         body = await anyio.to_thread.run_sync(_report, (await self._place(request, "run")).path)
