@@ -47,10 +47,10 @@ def _wire(monkeypatch):
     said = {"airline": [], "airport": []}
     inner = NetworkLink.write_frame
 
-    def write_frame(link, frame):
-        if frame != network.WELCOME:
-            said[link.peer].append(frame)
-        inner(link, frame)
+    def write_frame(link, head, content=b""):
+        if head != network.WELCOME:
+            said[link.peer].append(bytes(head) + bytes(content))
+        inner(link, head, content)
 
     monkeypatch.setattr(NetworkLink, "write_frame", write_frame)
     return said

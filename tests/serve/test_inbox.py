@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tacit.errors import LinkError, RefusedError
+from tacit.errors import LinkError, RefusedError, StorageError
 from tacit.serve import job
-from tacit.serve.job import Inbox
+from tacit.serve.job import Inbox, parts
 
 WIDTH = 3
 
@@ -16,14 +16,14 @@ def _path(tmp_path, monkeypatch):
     return tmp_path / "airport.bin"
 
 
-def parts(count):
+def messages(count):
     rows = np.arange(count * WIDTH, dtype=np.uint8).reshape(count, WIDTH)
     rows[:, 0] = 1
     return rows, [rows[start : start + 10] for start in range(0, count, 10)]
 
 
 def test_it_goes_on_after_a_link_broke_where_it_was(path):
-    rows, some = parts(34)
+    rows, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
 
     def broken():
@@ -48,7 +48,7 @@ def test_it_goes_on_after_a_link_broke_where_it_was(path):
 
 def test_what_the_disk_has_not_for_sure_does_not_count(path):
     """As after a kill: the file has more than what was written down beside it."""
-    _, some = parts(34)
+    _, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
     with inbox.taking():
         inbox.take(0, some[0])
@@ -56,25 +56,24 @@ def test_what_the_disk_has_not_for_sure_does_not_count(path):
     again = Inbox(path, 34, WIDTH)
     assert again.have == 1
     with again.taking():
-        assert path.stat().st_size == 30
+        assert path.read_bytes()[30:] == bytes(24 * WIDTH), "room for the rest, and nothing in it"
     path.unlink()
     assert Inbox(path, 34, WIDTH).have == 0
 
 
 def test_now_and_then_it_is_written_down_what_the_disk_has(path, monkeypatch):
     monkeypatch.setattr(job, "_PAUSE", -1.0)
-    _, some = parts(34)
+    _, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
     with inbox.taking():
         for step, part in enumerate(some):
             inbox.take(step, part)
-            inbox._writing[-1].result()
             inbox._syncing.result()
             assert step <= Inbox(path, 34, WIDTH).have <= step + 1
 
 
 def test_another_part_than_the_next_is_refused(path):
-    _, some = parts(34)
+    _, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
     wrong = some[0].copy()
     wrong[3, 0] = 2
@@ -83,3 +82,14 @@ def test_another_part_than_the_next_is_refused(path):
             with pytest.raises(RefusedError):
                 inbox.take(step, part)
     assert Inbox(path, 34, WIDTH).have == 0
+
+
+def test_what_is_sent_is_read_message_by_message_from_where_the_other_side_is(path):
+    rows, some = messages(34)
+    path.write_bytes(rows.tobytes())
+    for have in range(5):
+        sent = [part.copy() for part in parts(path, 34, WIDTH, have)]
+        assert [part.tolist() for part in sent] == [part.tolist() for part in some[have:]]
+    path.write_bytes(rows[:33].tobytes())
+    with pytest.raises(StorageError, match="ends before row 34"):
+        list(parts(path, 34, WIDTH, 2))

@@ -234,6 +234,15 @@ def test_a_message_is_encoded_once():
     assert encode(other) == encode(Message(4, "gradient", torch.ones(2, 3), ROWS))
 
 
+def test_what_is_given_away_as_a_tensor_is_not_copied():
+    given = [torch.tensor(list(frame), dtype=torch.uint8) for frame in encode(sample())]
+    found = Assembler({"embedding": Limit(torch.float32, (2, 3))}).feed(*given)
+    assert_same(found, sample())
+    assert encode(found) == encode(sample())
+    assert found.payload.data_ptr() == given[0].data_ptr() + codec.HEADER
+    assert found.payload.data_ptr() % 64 == 0, "as torch aligns it"
+
+
 def test_what_came_in_one_frame_keeps_it():
     (frame,) = encode(Message(3, "gradient", torch.ones(2, 3), ROWS))
     assert encode(through(Message(3, "gradient", torch.ones(2, 3), ROWS))) == [frame]

@@ -8,9 +8,8 @@ import os
 import re
 import shutil
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,14 @@ from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import held, known_json, make_folder, opened, storing, sync_file, write, write_at, write_json
+from tacit.disk import held, known_json, make_folder, opened, storing, sync_file, sync_folder, write_at, write_json
 from tacit.errors import RefusedError, StorageError
 
 CHUNK = 1 << 19
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_AHEAD = 16  # messages that may wait to be written
-_PAUSE = 0.2  # seconds between two times at which a disk is asked what it has for sure
+_PAUSE = 0.05  # seconds between two times at which a disk is asked what it has for sure
 _FACTS, _SENT = "facts.json", "sent.json"
 
 
@@ -141,16 +139,16 @@ def _begun(folder: Path) -> float:
 class Inbox:
     """The embeddings of one feature party, as they come: in one file, of which whole messages count.
 
-    The disk is not waited for: while more comes, one thread writes, and another sees now and then what is on the disk
-    for sure and writes that down beside the file. After a kill or a power cut nothing else counts, and the rest is
-    asked for once more.
+    The disk is not waited for: its room is taken at the beginning, and while more comes another thread sees now and
+    then what is on it for sure and writes that down beside the file. After a kill or a power cut nothing else counts,
+    and the rest is asked for once more.
     """
 
     def __init__(self, path: Path, count: int, width: int) -> None:
         self._path, self.count, self._width = path, count, width
         self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
-        self.have = int(self._sure.read_bytes()) if self._sure.exists() and path.exists() else 0
-        self._written, self._synced = self.have, 0.0
+        self.have = int(self._sure.read_bytes() or b"0") if self._sure.exists() and path.exists() else 0
+        self._synced = 0.0
 
     @property
     def chunks(self) -> int:
@@ -172,30 +170,30 @@ class Inbox:
         """While messages are taken: what has come is on the disk when this is over, whatever ends it."""
         with (
             opened(self._path, os.O_RDWR | os.O_CREAT) as self._file,
-            ThreadPoolExecutor(1, thread_name_prefix="tacit-writes") as self._writer,
+            opened(self._sure, os.O_WRONLY | os.O_CREAT) as self._noted,
             ThreadPoolExecutor(1, thread_name_prefix="tacit-syncs") as self._syncer,
         ):
+            sync_folder(self._path.parent)
             os.ftruncate(self._file, self.rows * self._width)
-            self._writing, self._syncing = deque[Future[None]](), self._syncer.submit(self._sync)
+            if size := self.count * self._width:
+                with storing(self._path, needed=size):
+                    os.posix_fallocate(self._file, 0, size)
+            self._syncing = self._syncer.submit(self._sync)
             try:
                 yield
             finally:
-                for one in (*self._writing, self._syncing):
-                    one.result()
+                self._syncing.result()
                 self._sync()
 
-    def _write(self, part: NDArray[np.uint8], at: int) -> None:
-        write_at(self._file, self._path, [np.ascontiguousarray(part).data], at)
-        self._written += 1
-
     def _sync(self) -> None:
-        sure = self._written
+        sure = self.have
         sync_file(self._file, self._path)
-        write(self._sure, str(sure).encode())
+        write_at(self._noted, self._sure, [f"{sure:020d}".encode()], 0)
+        sync_file(self._noted, self._sure)
         self._synced = time.monotonic()
 
     def take(self, step: int, part: NDArray[np.uint8]) -> None:
-        """Keep the next message, which nobody changes any more; it may not be written yet when this returns."""
+        """Keep the next message; it may not be on the disk yet when this returns."""
         expected = min(self._size, self.count - self.have * self._size)
         if step != self.have or part.shape != (expected, self._width):
             raise RefusedError(
@@ -204,9 +202,7 @@ class Inbox:
             )
         if (part[:, 0] > 1).any():
             raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-        if len(self._writing) == _AHEAD:
-            self._writing.popleft().result()  # an error of the disk is raised here
-        self._writing.append(self._writer.submit(self._write, part, self.rows * self._width))
+        write_at(self._file, self._path, [np.ascontiguousarray(part).data], self.rows * self._width)
         self.have += 1
         if self._syncing.done() and time.monotonic() - self._synced > _PAUSE:
             self._syncing.result()
@@ -225,3 +221,19 @@ def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
     if not count:
         return np.empty((0, width), np.uint8)
     return np.memmap(path, np.uint8, "c", shape=(count, width))
+
+
+def parts(path: Path, count: int, width: int, have: int) -> Iterator[NDArray[np.uint8]]:
+    """The messages of a file of rows but for the first ones, each where the one before it was.  (rows, width) each
+
+    They are read, for a page of a file is mapped in more time than it is copied.
+    """
+    size = rows_of_chunk(width)
+    room = np.empty((min(size, count), width), np.uint8)
+    with storing(path, "read"), path.open("rb") as file:
+        file.seek(have * size * width)
+        for start in range(have * size, count, size):
+            some = room[: count - start]
+            if file.readinto(some.data) < some.nbytes:
+                raise StorageError(f"{path} ends before row {start + len(some)}: give the same command again")
+            yield some

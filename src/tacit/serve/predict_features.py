@@ -41,7 +41,7 @@ from tacit.serve.conversation import (
 )
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
-from tacit.serve.job import Job, forget_sent, last_sent, rows_of_chunk, stored_rows, tidy
+from tacit.serve.job import Job, forget_sent, last_sent, parts, rows_of_chunk, stored_rows, tidy
 from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
@@ -50,8 +50,6 @@ PATIENCE = 60.0
 """Seconds for which a label party is looked for that may have got everything and gone."""
 
 _UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
-
-_MESSAGES = 32  # after so many, what was sent is let go of
 
 _STATE = {"job": str, "rows": int, "matched": str, "have": int}
 
@@ -244,14 +242,13 @@ class Delivering:
         about = {"rows": asked.count, "known": known, "size": asked.count * width}
         if have * size >= asked.count:
             job.all_sent(about)
-        for step, start in enumerate(range(have * size, asked.count, size), start=have):
-            if start + size >= asked.count:
+        for step, some in enumerate(parts(path, asked.count, width, have), start=have):
+            done = step * size + len(some)
+            if done == asked.count:
                 job.all_sent(about)
-            link.send(Message(step, "embedding", torch.from_numpy(whole[start : start + size]), b""))
-            if not step % _MESSAGES:
-                let_go(whole)
+            link.send(Message(step, "embedding", torch.from_numpy(some), b""))
             self.telling.trace("embedding sent")
-            self.telling.progress("sending embeddings", min(start + size, asked.count), asked.count)
+            self.telling.progress("sending embeddings", done, asked.count)
         self.telling.trace("all sent")
         heard(link, "done", 0, {}, self.telling, "it stores what was sent")
         job.remove()

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from tacit.contracts import Message, raw_bytes
+from tacit.disk import Buffer
 from tacit.errors import ProtocolError, TensorError, UsageError
 
 if sys.byteorder != "little":
@@ -37,6 +38,7 @@ FRAME = 4 * 1024 * 1024
 """Length of the longest frame, its header included."""
 
 CHUNK = FRAME - HEADER
+Frame = Buffer | Tensor  # what a frame may lie in; a tensor is of single bytes
 _SAME = HEADER - 8  # up to here the headers of a message's frames are equal; after it comes the offset
 _ROWS = 16
 
@@ -123,10 +125,10 @@ def short_name(dtype: torch.dtype) -> str:
 class Encoded(Message):
     """A message that has its frames: what the journal keeps and what the wire carries are the same bytes, made once."""
 
-    frames: tuple[bytes, ...] = ()  # no field: a copy with other content is encoded anew
+    frames: tuple[Buffer, ...] = ()  # no field: a copy with other content is encoded anew
 
 
-def encoded(message: Message, known: tuple[bytes, ...] = ()) -> Encoded:
+def encoded(message: Message, known: tuple[Buffer, ...] = ()) -> Encoded:
     """The message with its frames: those that are known, as it came in them, or new ones."""
     if isinstance(message, Encoded) and message.frames:
         return message
@@ -135,14 +137,21 @@ def encoded(message: Message, known: tuple[bytes, ...] = ()) -> Encoded:
     return made
 
 
-def frames(message: Message) -> Iterator[bytes]:
-    """The frames of a message, one after the other, so that a large one is never in memory twice as a whole.
+def frames(message: Message) -> Iterator[Buffer]:
+    """The frames of a message, one after the other, so that a large one is never in memory twice as a whole."""
+    if isinstance(message, Encoded) and message.frames:
+        return iter(message.frames)
+    return map(b"".join, pieces(message))
+
+
+def pieces(message: Message) -> Iterator[tuple[Buffer, memoryview]]:
+    """Each frame as its header and, in the tensor's own memory, what follows it.
 
     The tensor is read as the frames are taken: leave it alone until the last one is out. What can't be sent is a
     `UsageError` (kind, step, rows) or a `TensorError` (dtype, shape), before the first frame.
     """
     if isinstance(message, Encoded) and message.frames:
-        return iter(message.frames)
+        return ((frame[:HEADER], memoryview(frame)[HEADER:]) for frame in message.frames)
     payload, what = message.payload, _name(message)
     if message.kind not in KINDS:
         raise UsageError(f"no message is of kind {message.kind!r}: one of {', '.join(KINDS)}")
@@ -164,12 +173,12 @@ def frames(message: Message) -> Iterator[bytes]:
     return _pieces(fields, content)
 
 
-def _pieces(fields: tuple[object, ...], content: memoryview) -> Iterator[bytes]:
+def _pieces(fields: tuple[object, ...], content: memoryview) -> Iterator[tuple[bytes, memoryview]]:
     for offset in range(0, max(len(content), 1), CHUNK):
-        yield b"".join((LAYOUT.pack(*fields, offset), content[offset : offset + CHUNK]))
+        yield LAYOUT.pack(*fields, offset), content[offset : offset + CHUNK]
 
 
-def encode(message: Message) -> list[bytes]:
+def encode(message: Message) -> list[Buffer]:
     """A message as frames: all full but the last. The tensor's bytes are copied once, into them.
 
     >>> sent = Message(7, "embedding", torch.ones(2, 3), b"")
@@ -192,6 +201,7 @@ class _Pending:
     message: Message
     limit: Limit
     room: memoryview
+    there: bool  # whether it lies in the frame that was given away
     filled: int = 0
 
 
@@ -200,7 +210,8 @@ class Assembler:
 
     What does not fit is a `ProtocolError`, and after one the assembler is dead: bytes that came after a wrong one mean
     nothing. The tensors lie in torch's own memory, aligned as torch aligns it, so that the same numbers give the same
-    results as in one process, bit for bit. The limits may be replaced between two messages.
+    results as in one process, bit for bit: a header is as long as its alignment, so this also holds behind one. The
+    limits may be replaced between two messages.
     """
 
     def __init__(self, limits: Mapping[str, Limit]) -> None:
@@ -220,19 +231,24 @@ class Assembler:
             raise UsageError(f"no message is of kind {', '.join(sorted(unknown))}: limits are for {', '.join(KINDS)}")
         self._limits = dict(limits)
 
-    def feed(self, frame: bytes) -> Message | None:
-        """Take the next frame; the message that it completes, or None while more must come."""
+    def feed(self, given: Frame) -> Message | None:
+        """Take the next frame; the message that it completes, or None while more must come.
+
+        A tensor of bytes is given away: a message that is all in it stays there.
+        """
+        frame = given.numpy().data if isinstance(given, Tensor) else memoryview(given)
         if self._refusal is not None:
             raise ProtocolError(f"nothing more is read after what was refused before: {self._refusal}")
         try:
-            pending = self._expected(frame)
-            piece = memoryview(frame)[HEADER:]
+            pending = self._expected(frame, given)
+            piece = frame[HEADER:]
             if len(piece) != min(CHUNK, len(pending.room) - pending.filled):
                 raise ProtocolError(
                     f"{_name(pending.message)}: a frame of {len(piece)} bytes at {pending.filled} of "
                     f"{len(pending.room)}: frames must be full but for the last"
                 )
-            pending.room[pending.filled : pending.filled + len(piece)] = piece
+            if not pending.there:
+                pending.room[pending.filled : pending.filled + len(piece)] = piece
             pending.filled += len(piece)
             self._pending = pending
             if pending.filled < len(pending.room):
@@ -247,7 +263,7 @@ class Assembler:
             self._refusal, self._pending = str(error), None
             raise
 
-    def _expected(self, frame: bytes) -> _Pending:
+    def _expected(self, frame: memoryview, given: Frame) -> _Pending:
         """The message that this frame belongs to: the one begun, or a new one whose header is right."""
         if not HEADER <= len(frame) <= FRAME:
             raise ProtocolError(f"a frame of {len(frame)} bytes: from {HEADER} to {FRAME} are allowed")
@@ -256,7 +272,7 @@ class Assembler:
         if pending is None:
             if offset:
                 raise ProtocolError(f"a message begins at byte {offset}: its first frames are missing")
-            return self._begin(frame)
+            return self._begin(frame, given)
         if frame[:_SAME] != pending.head or offset != pending.filled:
             raise ProtocolError(
                 f"{_name(pending.message)}: byte {pending.filled} of {len(pending.room)} must come next, and another "
@@ -264,7 +280,7 @@ class Assembler:
             )
         return pending
 
-    def _begin(self, frame: bytes) -> _Pending:
+    def _begin(self, frame: memoryview, given: Frame) -> _Pending:
         magic, kind, dtype, ndim, rows_length, step, rows, *numbers, total, _ = LAYOUT.unpack_from(frame)
         if magic != MAGIC:
             raise ProtocolError(f"a frame begins with {magic!r} instead of {MAGIC!r}: another program or version")
@@ -285,10 +301,11 @@ class Assembler:
             raise ProtocolError(f"{name}: {short_name(content)} {shape} came, {limit} is agreed")
         if total != math.prod(shape) * content.itemsize:
             raise ProtocolError(f"{name}: {total} bytes are announced for {short_name(content)} {shape}")
-        payload = torch.empty(shape, dtype=content)
+        there = given[HEADER:] if isinstance(given, Tensor) and total == len(frame) - HEADER else None
+        payload = torch.empty(shape, dtype=content) if there is None else there.view(content).view(shape)
         room = payload.reshape(-1).view(torch.uint8).numpy().data
         message = Message(step, KINDS[kind], payload, rows[:rows_length])
-        return _Pending(bytes(frame[:_SAME]), message, limit, room)
+        return _Pending(bytes(frame[:_SAME]), message, limit, room, there is not None)
 
 
 def _name(message: Message) -> str:

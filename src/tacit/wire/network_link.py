@@ -15,11 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
 
 from tacit.contracts import Link, Message
+from tacit.disk import Buffer
 from tacit.errors import LinkError
-from tacit.wire.codec import FRAME, Assembler, Limit, frames
+from tacit.wire.codec import FRAME, Assembler, Frame, Limit, pieces
 
 ROOM = 8  # frames that wait to be taken: 32 MiB at most, and enough that two who both send do not wait for each other
 SEND_SECONDS = 30.0  # how long a peer may take nothing of what is sent before it counts as gone
@@ -28,6 +32,7 @@ BEAT_SECONDS, SILENCE_SECONDS = 5.0, 15.0  # a peer that is silently gone is not
 LENGTH = struct.Struct("<I")
 
 _RECORD = 1 << 14  # bytes of a TLS record, at most
+_RECORDS = 1 << 18  # bytes that are written while nobody reads
 
 T = TypeVar("T")
 
@@ -97,7 +102,7 @@ class Pipe(Generic[T]):
 class FrameLink:
     """Messages as frames, to and from a peer of this name. Any thread may send; one at a time receives."""
 
-    def __init__(self, peer: str, limits: Mapping[str, Limit], incoming: Pipe[bytes]) -> None:
+    def __init__(self, peer: str, limits: Mapping[str, Limit], incoming: Pipe[Frame]) -> None:
         self.peer, self.incoming = peer, incoming
         self._assembler = Assembler(limits)
         self._one_message = threading.Lock()
@@ -114,14 +119,14 @@ class FrameLink:
     def send(self, message: Message) -> None:
         """Hand a message over; wait while the peer takes nothing, but not for ever: then it is gone.
 
-        The tensor is copied and may be changed afterwards.
+        The tensor may be changed afterwards.
         """
         with self._one_message:
-            for frame in frames(message):
-                self.write_frame(frame)
+            for head, content in pieces(message):
+                self.write_frame(head, content)
 
-    def write_frame(self, frame: bytes) -> None:
-        """One frame. Nobody else writes meanwhile."""
+    def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
+        """One frame, in one piece or two. Nobody else writes meanwhile."""
         raise NotImplementedError
 
     def recv(self, timeout: float | None = None) -> Message | None:
@@ -140,13 +145,13 @@ class FrameLink:
 class MemoryLink(FrameLink):
     """One end of a connection between two threads of a process, whose pipes are the other end's the other way round."""
 
-    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[bytes], incoming: Pipe[bytes]) -> None:
+    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[Frame], incoming: Pipe[Frame]) -> None:
         super().__init__(peer, limits, incoming)
         self.outgoing = outgoing
 
-    def write_frame(self, frame: bytes) -> None:
-        """One frame into the other end's pipe."""
-        self.outgoing.put(frame, SEND_SECONDS)
+    def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
+        """One frame into the other end's pipe, as a copy."""
+        self.outgoing.put(b"".join((head, content)), SEND_SECONDS)
 
     def close(self) -> None:
         """End both directions; what was sent can still be received at the other end."""
@@ -189,12 +194,12 @@ class NetworkLink(FrameLink):
 
     # --- out ---
 
-    def write_frame(self, frame: bytes) -> None:
-        """One frame, after its length. Nobody else writes meanwhile."""
-        head = _RECORD - LENGTH.size
+    def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
+        """One frame, after its length: a full record, then what is left from where it lies."""
+        room = max(_RECORD - LENGTH.size - len(head), 0)
         try:
-            self._write(memoryview(LENGTH.pack(len(frame)) + frame[:head]))
-            self._write(memoryview(frame)[head:])
+            self._write(memoryview(b"".join((LENGTH.pack(len(head) + len(content)), head, content[:room]))))
+            self._write(memoryview(content)[room:])
         except (OSError, ValueError) as error:  # ValueError: TLS is over
             self._end(f"the link to {self.peer} broke: {in_words(error)}")
             raise LinkError(self._reason) from None
@@ -211,12 +216,12 @@ class NetworkLink(FrameLink):
                 raise LinkError(self._reason or f"the link to {self.peer} is closed")
             try:
                 with self._touching:
-                    done += self._secured.write(piece[done : done + _RECORD])
-                until = time.monotonic() + SEND_SECONDS
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-                if time.monotonic() > until:
+                    done += self._secured.write(piece[done : done + _RECORDS])
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):  # some of these records may be out nevertheless
+                if _ready(self._secured, select.POLLOUT, 1.0):
+                    until = time.monotonic() + SEND_SECONDS
+                elif time.monotonic() > until:
                     raise TimeoutError(f"nothing was taken for {SEND_SECONDS:g} s") from None
-                _ready(self._secured, select.POLLOUT, 1.0)
         self._sent = time.monotonic()
 
     def _beat(self) -> None:
@@ -238,7 +243,7 @@ class NetworkLink(FrameLink):
                 while not self.incoming.offer(frame, BEAT_SECONDS):
                     self._beat()
             reason = f"{self.peer} closed the link"
-        except (OSError, ValueError, MemoryError) as error:
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: torch has no memory for a frame
             reason = f"the link to {self.peer} broke: {in_words(error)}"
         except LinkError as error:  # closed here
             reason = str(error)
@@ -252,32 +257,30 @@ class NetworkLink(FrameLink):
             self.over.set()
         self._release(self)
 
-    def read_frame(self) -> bytes | None:
-        """The next frame; None where the peer has ended the link between two frames."""
-        size = 0
+    def read_frame(self) -> Tensor | None:
+        """The next frame, in torch's memory; None where the peer has ended the link between two frames."""
+        size, head = 0, bytearray(LENGTH.size)
         while not size:
             if self._closed:  # also where heartbeats come without end
                 raise LinkError(f"the link to {self.peer} is closed")
-            head = self._exactly(LENGTH.size)
-            if head is None:
+            self._beat()  # also while the other side has much to say
+            if not self._fill(memoryview(head)):
                 return None
             (size,) = LENGTH.unpack(head)
         if size > FRAME:
             raise ValueError(f"a frame of {size} bytes was announced, and {FRAME} are the most: another program?")
-        frame = self._exactly(size)
-        if frame is None:
+        frame = torch.empty(size, dtype=torch.uint8)
+        if not self._fill(frame.numpy().data):
             raise ValueError("it ended within a frame")
         return frame
 
-    def _exactly(self, size: int) -> bytes | None:
-        """So many bytes; None where there is none any more."""
-        found = bytearray(size)
-        room, got = memoryview(found), 0
+    def _fill(self, room: memoryview) -> bool:
+        """Read as much as there is room for; False where there is nothing any more."""
+        size, got = len(room), 0
         while got < size:
-            self._beat()  # also while the other side has much to say
             try:
                 with self._touching:
-                    count = self._secured.read(size - got, room[got:])
+                    count = int(self._secured.read(size - got, room[got:]))
             except ssl.SSLWantReadError:
                 self._wait()
                 continue
@@ -288,12 +291,13 @@ class NetworkLink(FrameLink):
             if not count and got:
                 raise ValueError("it ended within a frame")
             if not count:
-                return None
-            got += int(count)
-        return cast("bytes", found)  # nobody changes it any more, and a copy takes time
+                return False
+            got += count
+        return True
 
     def _wait(self) -> None:
         """Until something comes. Whoever says nothing at all for too long is gone."""
+        self._beat()
         until = time.monotonic() + SILENCE_SECONDS
         while not _ready(self._secured, select.POLLIN, BEAT_SECONDS, self._woken):
             late = time.monotonic() >= until
