@@ -70,6 +70,7 @@ class FeatureParty:
         self.noise, self.depth, self.float16 = noise, depth, float16
         self.steps = self.evaluations = 0
         self._open: deque[_Opened] = deque()  # steps whose gradients have not come, oldest first
+        self._next: tuple[Tensor | None, list[Tensor]] = (None, [])  # a batch whose inputs were prepared
         self._evaluating = 0  # evaluations whose figures have not come
 
     def step(
@@ -105,7 +106,7 @@ class FeatureParty:
         if len(self._open) >= self.depth:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
         with self._stashed(), self.shield.looking() as hidden:
-            z: Tensor = self.bottom(*(feature[rows] for feature in self.features))  # (batch, *cut)
+            z: Tensor = self.bottom(*self._inputs(rows))  # (batch, *cut)
         if z.ndim < 2 or len(z) != len(rows):
             raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
         if not z.requires_grad:
@@ -124,6 +125,15 @@ class FeatureParty:
             self.shield.weigh(opened)  # while the label party is at work
         return opened.left
 
+    def prepare(self, rows: Tensor) -> None:
+        """Take the inputs of the next batch out of the table, while there is nothing else to be done."""
+        self._next = (rows, [feature[rows] for feature in self.features])
+
+    def _inputs(self, rows: Tensor) -> Sequence[Tensor]:
+        """Those of a batch; what was prepared is used once, for the bottom may work in place."""
+        (prepared, inputs), self._next = self._next, (None, [])
+        return inputs if prepared is rows else [feature[rows] for feature in self.features]
+
     def finish(self, channel: Channel) -> dict[str, Tensor]:
         """The second half, of the oldest open step: its gradient comes back; refused, the step stays as it is.
 
@@ -133,6 +143,7 @@ class FeatureParty:
         if not self._open:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
         opened = self._open[0]
+        self.optimizer.zero_grad()
         gradient, z = channel.recv("gradient", self.steps).payload, opened.left
         narrow = self.float16 or z.dtype is torch.float16  # as a bottom may have it by itself
         due = ((z.numel() + 1,), torch.float16) if narrow else (tuple(z.shape), z.dtype)
@@ -144,7 +155,6 @@ class FeatureParty:
             )
         if narrow:
             gradient = unscaled(gradient, z.shape, z.dtype)
-        self.optimizer.zero_grad()
         penalty = self.shield.backward(opened, gradient)
         self.optimizer.step()
         self.shield.step()

@@ -97,11 +97,12 @@ class LabelParty:
             Figures for this party alone; none of them may reach a peer.
         """
         each = _several(channels)
+        own = self._own(rows)  # while the embeddings are on their way; no label is touched before they are accepted
+        self.optimizer.zero_grad()
         messages = [channel.recv("embedding", self.steps) for channel in each]
         cuts = [self._accept(message, rows, self.steps).requires_grad_() for message in messages]  # (batch, *cut) each
-        logits = self._logits(cuts, rows)
+        logits = self._logits(cuts, own)
         loss = self.loss(logits, self.targets[rows])
-        self.optimizer.zero_grad()
         loss.backward()
         gradients = [_gradient(z) for z in cuts]
         clean, embedding = _joint(gradients), _joint([z.detach() for z in cuts])
@@ -120,10 +121,11 @@ class LabelParty:
 
     def evaluate(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> Tensor:
         """Logits for rows that are not trained on: nothing is learned from them, and nothing is answered here."""
+        own = self._own(rows)
         messages = [channel.recv("evaluation", self.evaluations) for channel in _several(channels)]
         cuts = [self._accept(message, rows, self.evaluations) for message in messages]
         with evaluating(self.top):
-            logits = self._logits(cuts, rows)
+            logits = self._logits(cuts, own)
         self.evaluations += 1
         return logits
 
@@ -140,9 +142,11 @@ class LabelParty:
             return self.noise.at(self.steps, *(message.fingerprint for message in messages), hidden)
         return self.noise
 
-    def _logits(self, cuts: Sequence[Tensor], rows: Tensor) -> Tensor:
+    def _own(self, rows: Tensor) -> list[Tensor]:
+        return [feature[rows] for feature in self.features]
+
+    def _logits(self, cuts: Sequence[Tensor], own: Sequence[Tensor]) -> Tensor:
         """The top's answer; at the first step, where it can't take what comes, with the shapes in the error."""
-        own = [feature[rows] for feature in self.features]
         try:
             logits: Tensor = self.top(*(z.clone() for z in cuts), *own)  # copies: the top may work in place
         except RuntimeError as error:

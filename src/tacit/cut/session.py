@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -111,11 +112,14 @@ class _Session(ABC, Generic[_P, _C]):
     def run(self) -> Iterator[Turned]:
         """Do all turns that are left, one for each `next`."""
         asked: deque[Task] = deque()  # the turns that are open
-        for task in self.plan.tasks(self.turn):
+        for task, following in pairwise(chain(self.plan.tasks(self.turn), [None])):
+            assert task is not None
             while asked and self._rests(asked[-1], task):
                 yield from self._finish(asked.popleft())
             self._begin(task)
             asked.append(task)
+            if following is not None and following.what == "train":
+                self._prepare(following)
             if len(asked) == self._window:
                 yield from self._finish(asked.popleft())
         for task in asked:
@@ -138,6 +142,9 @@ class _Session(ABC, Generic[_P, _C]):
 
     def _begin(self, task: Task) -> None:
         """What comes before the answer, where other turns may come in between."""
+
+    def _prepare(self, task: Task) -> None:
+        """What can be done of a step before its turn has come, while others are open."""
 
     def _rests(self, before: Task, task: Task) -> bool:
         """Whether all open turns are finished before a task: where a checkpoint or a look back needs a whole state.
@@ -265,6 +272,9 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
             self.party.send_evaluation(task.rows, channel, leaving=leaving)
         else:
             channel.send(_farewell())
+
+    def _prepare(self, task: Task) -> None:
+        self.party.prepare(task.rows)
 
     def _do(self, task: Task) -> Mapping[str, Any]:
         (channel,) = self.channels
