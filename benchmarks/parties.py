@@ -52,7 +52,7 @@ def run() -> Iterator[Result]:
     one, two, unwritten = (statistics.median(column) for column in zip(*times, strict=True))
     yield Result("parties", f"one process, batch {BATCH}, {PROTECT}", 1 / one, "steps/s")
     yield Result("parties", "two processes, mutual TLS, journals", 1 / two, "steps/s")
-    yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.7, at_least=True)
+    yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.75, at_least=True)
     yield Result("parties", "step with journals over one without", two / unwritten, "x", 1.10)
     yield Result("parties", "bottoms that differ from one process's, none(), 20 steps", _differing(), "of 1", 0.0)
     yield Result("parties", "bytes of a step on the wire over its payload", _bytes(), "x", 1.02)
