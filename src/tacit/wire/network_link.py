@@ -210,17 +210,20 @@ class NetworkLink(FrameLink):
             raise
 
     def _write(self, piece: memoryview) -> None:
-        done, until = 0, time.monotonic() + SEND_SECONDS
+        done, until, size, then = 0, time.monotonic() + SEND_SECONDS, _RECORDS, _RECORDS
         while done < len(piece):
             if self._reason or self._closed:
                 raise LinkError(self._reason or f"the link to {self.peer} is closed")
             try:
                 with self._touching:
-                    done += self._secured.write(piece[done : done + _RECORDS])
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):  # some of these records may be out nevertheless
+                    done += self._secured.write(piece[done : done + size])
+                size, until = then, time.monotonic() + SEND_SECONDS
+            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):  # TLS wants this piece again, though some is out
                 if _ready(self._secured, select.POLLOUT, 1.0):
                     until = time.monotonic() + SEND_SECONDS
-                elif time.monotonic() > until:
+                    continue
+                then = _RECORD  # to see that a slow peer takes anything at all
+                if time.monotonic() > until:
                     raise TimeoutError(f"nothing was taken for {SEND_SECONDS:g} s") from None
         self._sent = time.monotonic()
 
