@@ -237,7 +237,7 @@ def test_the_port_is_taken(place, tacit):
     with socket.create_server(("127.0.0.1", place.companies.port)):
         code, told = tacit(place.own(more='head = { kind = "network" }'))
     assert code == 3
-    holds(told, [f"can't listen on 127.0.0.1:{place.companies.port}", "tacit doctor"])
+    holds(told, [f"can't listen on 127.0.0.1:{place.companies.port}", "Address already in use"])
 
 
 # --- after the training ----------------------------------------------------------------------------------------------

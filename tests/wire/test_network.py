@@ -51,7 +51,7 @@ def test_nobody_listens():
 
 
 def test_a_port_that_is_taken_is_said(server):
-    with pytest.raises(LinkError, match=f"airport can't listen on {server.address}, it is in use"):
+    with pytest.raises(LinkError, match=f"airport can't listen on {server.address} .Address already in use"):
         network.listen(server.address, AIRPORT, {"airline": AIRLINE.cert_pem}, LIMITS)
 
 

@@ -73,17 +73,7 @@ class Server:
         self._strangers: dict[ssl.SSLSocket, float] = {}  # until when each may take, the longest here first
         self._known: dict[ssl.SSLSocket, str] = {}  # those of them that have shown a pinned certificate: whose it is
         self._over = False
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
-        try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            both = host == "::" and socket.has_dualstack_ipv6()
-            self._listener = socket.create_server((host, int(port)), family=family, backlog=256, dualstack_ipv6=both)
-        except OSError:
-            raise LinkError(
-                f"{identity.name} can't listen on {address}, it is in use or not of this machine: end what listens "
-                "there (`tacit doctor` says more), or take another address, also at the peers"
-            ) from None
+        self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
         self._listener.setblocking(False)
         self._woken, self._wake = socket.socketpair()
@@ -192,6 +182,22 @@ class Server:
             self._links.remove(link)
 
 
+def bound(address: str, name: str) -> socket.socket:
+    """Where the party of this name listens."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = host == "::" and socket.has_dualstack_ipv6()
+        return socket.create_server((host, int(port)), family=family, backlog=256, dualstack_ipv6=both)
+    except (OSError, UnicodeError) as error:  # the latter for what no name can be, as "a..b"
+        raise LinkError(
+            f"{name} can't listen on {address} ({getattr(error, 'strerror', None) or 'it is no name'}): end what "
+            "listens there (`ss -ltnp` shows it), or write another address under [network] listen, and at the peers "
+            "under connect"
+        ) from None
+
+
 def allow_files(many: int) -> int:
     """Let this process have so many files open, as far as the system allows; how many it may have now."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -236,6 +242,24 @@ def connect(
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
     """
+    secured = _secured(address, identity, trusted_name, trusted_pem, timeout, link=True)
+    link = NetworkLink(trusted_name, limits, secured)
+    link.start()
+    return link
+
+
+def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float = 10.0) -> None:
+    """See whether a peer listens, is the pinned one and takes our certificate; the errors are those of `connect`.
+
+    Nothing but the handshake is said, so that a run of the peer goes on with the link that it has.
+    """
+    _secured(address, identity, trusted_name, trusted_pem, timeout, link=False).close()
+
+
+def _secured(
+    address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, *, link: bool
+) -> ssl.SSLSocket:
+    """A connection on which both sides have taken the other's certificate and, for a link, said that they want one."""
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
         raise UsageError(f"the certificate pinned for {trusted_name} is that of {pinned.name}")
@@ -253,7 +277,7 @@ def connect(
                 raise _another(where, pinned, "another one")
             met = True
             first = _frame(secured, until)
-            if first == WELCOME:
+            if first == WELCOME and link:
                 secured.sendall(_framed(WELCOME))
                 first = _frame(secured, until)
         except TimeoutError:
@@ -264,9 +288,7 @@ def connect(
             text = "".join(letter for letter in first[:200].decode("ascii", "ignore") if letter.isprintable())
             raise LinkError(f"{where} takes no link from us: {text}")
         failing.pop_all()
-    link = NetworkLink(trusted_name, limits, secured)
-    link.start()
-    return link
+    return secured
 
 
 def _framed(word: bytes) -> bytes:

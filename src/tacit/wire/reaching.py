@@ -34,7 +34,7 @@ def reach(address: str, name: str, timeout: float) -> socket.socket:
             _tunnel(through, address, proxy, where, until)
             failing.pop_all()
         return through
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # the latter for what no name can be, as "a..b"
         raise LinkError(f"the name in the address of {where} is not known here: see whether it is right") from None
     except ConnectionRefusedError:
         raise LinkError(f"nothing listens for {where}: see whether {name} runs and the address is right") from None

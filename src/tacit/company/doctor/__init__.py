@@ -94,7 +94,7 @@ def _party(opened: Folder) -> Iterator[tuple[str, Check]]:
     if isinstance(contract, OneShotContract):
         yield from _exchange_checks(opened, contract)
     if config.role == "label":
-        yield "port", lambda: machine.port(config.address, _alive(opened))
+        yield "port", lambda: machine.port(config.address, config.name, _alive(opened))
     elif contract is not None and contract.label_party in trusted:
         peer = contract.label_party
         yield f"the way to {peer}", lambda: machine.reach(config.address, opened.identity, peer, trusted[peer])
