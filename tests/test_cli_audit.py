@@ -128,7 +128,6 @@ WRONG = {
     "no labels": (("--gradients", "{f}/g.npy", "--out", "{t}"), "pass --labels as well"),
     "no inputs": (("--side", "label", "--embeddings", "{f}/z.npy", "--out", "{t}"), "pass --inputs as well"),
     "both": (("{t}", "--gradients", "{f}/g.npy"), "give one of them"),
-    "side": (("--side", "middle", "--gradients", "{f}/g.npy", "--out", "{t}"), "--side middle is unknown"),
     "limit": (("--limit", "0.4", "--gradients", "{f}/g.npy", "--labels", "{f}/y.npy", "--out", "{t}"), "0.5 and 1"),
     "no folder": (("{t}",), "no party's folder"),
     "lengths": (("--gradients", "{f}/g.npy", "--labels", "{t}/short.npy", "--out", "{t}"), "1279 values in all"),

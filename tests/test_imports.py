@@ -15,7 +15,7 @@ ALLOWED = {
     "disk": {"errors"},
     "config": {"errors", "protect"},
     "plugins": {"errors"},
-    "dependence": {"errors"},  # mathematics that a protection and a metric share
+    "dependence": {"contracts", "errors"},  # mathematics that a protection and a metric share
     "align": {"disk", "contracts", "errors", "wire"},
     "models": {"contracts", "errors"},
     "protect": {"contracts", "errors", "dependence", "plugins"},

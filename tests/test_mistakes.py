@@ -207,7 +207,7 @@ MISTAKES = {
     "not finite": (lambda place: place.pair(NAN, Y), ["g.npy: row 3", "not finite", "leave such rows out"]),
     "limit above 1": (lambda place: place.pair(G, Y) + " --limit 1.5", ["--limit", "less than or equal to 1"]),
     "limit below a coin flip": (lambda place: place.pair(G, Y) + " --limit 0.4", ["0.4 is not between 0.5 and 1"]),
-    "unknown side": (lambda place: place.pair(G, Y) + " --side both", ["--side both is unknown", "`features`"]),
+    "unknown side": (lambda place: place.pair(G, Y) + " --side both", ["'both' is not one of", "'features'"]),
     "no labels": (said("audit --gradients g.npy --limit 0.6 --out o"), ["pass --labels as well"]),
     "no place for a report": (said("audit --gradients g.npy --labels y.npy"), ["--out is missing", "which folder"]),
     "gradients not there": (said("audit --gradients no.npy --labels y.npy --out {place.root}/o"), ["no.npy is not"]),

@@ -11,13 +11,13 @@ in hundreds of dimensions they differ little from each other, and a device may r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from tacit.contracts import Noise, noise_source
 from tacit.errors import TensorError
 
 EXACT_ROWS = 4096
@@ -28,17 +28,7 @@ _SAME = 1e-13  # two rows are equal where their squared distance is below this s
 _FLAT = 1e-10  # a centred matrix is zero where it is below this share of the one before centring
 
 
-class Normals(Protocol):
-    """The part of a source of randomness that is needed here; a `tacit.contracts.NoiseSource` has it."""
-
-    def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Independent standard normal numbers."""
-
-
-Randomness = torch.Generator | Normals | None
-
-
-def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None) -> Tensor:
+def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Noise | None = None) -> Tensor:
     """How much the rows of z say about those of x: 0 where they are independent, 1 where z is x moved, turned, scaled.
 
     The distance correlation of Szekely, Rizzo and Bakirov (2007): the root of dCov^2(x, z) over the root of
@@ -69,7 +59,7 @@ def distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise:
     return _narrow(root + slope * (square - fixed), z)
 
 
-def log_distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Randomness = None) -> Tensor:
+def log_distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, noise: Noise | None = None) -> Tensor:
     """The logarithm of the distance correlation, as a loss: finite, with a finite gradient, at 0 too.
 
     Arguments are those of `distance_correlation`. The plain version stops at -13.8, a correlation of a millionth, with
@@ -85,15 +75,12 @@ def log_distance_correlation(x: Tensor, z: Tensor, *, unbiased: bool = False, no
     return _narrow(whole.log() / 2, z)
 
 
-def _square(x: Tensor, z: Tensor, unbiased: bool, noise: Randomness) -> tuple[Tensor, float]:
+def _square(x: Tensor, z: Tensor, unbiased: bool, noise: Noise | None) -> tuple[Tensor, float]:
     """The squared correlation in float64, and what it is hardly told from 0 below."""
     _check(x, z, unbiased)
     one, other = (side.flatten(1)[None] for side in (x, z))
     if noise is not None and one.shape[1] > EXACT_ROWS:
-        if isinstance(noise, torch.Generator):
-            draw = torch.randn(one.shape[1], generator=noise, device=noise.device).to(one.device)
-        else:
-            draw = noise.normal((one.shape[1],), dtype=torch.float32, device=one.device)
+        draw = noise_source(noise).normal((one.shape[1],), dtype=torch.float32, device=one.device)
         some = draw.argsort()[:EXACT_ROWS]
         one, other = one[:, some], other[:, some]
     square: Tensor = _Cosine.apply(one, other, unbiased)  # type: ignore[no-untyped-call]

@@ -101,11 +101,6 @@ def test_wide_deep_gives_no_images(tmp_path):
         build(tmp_path, party("features"), contract(("128", "[4, 2]")), INPUTS)
 
 
-def test_a_party_without_a_width(tmp_path):
-    with pytest.raises(UsageError, match="no width for airport"):
-        build(tmp_path, party("features"), contract(feature_parties=["radar"]), INPUTS)
-
-
 # --- seeds -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from tacit.cli._one_shot import print_report as print_exchange_report
-from tacit.cli._options import Folder, Json, Quiet, Run, complete, option
+from tacit.cli._options import Folder, Json, Quiet, Run, option
 from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
 from tacit.views.progress import one_bar
@@ -32,12 +32,8 @@ def audit(  # typer reads each option from a parameter
     inputs: Annotated[str | None, option("What the embeddings are made of, for --side label.", "FILE")] = None,
     batch_size: Annotated[int, option("Rows of a batch, of files that are not batched.", "N", min=2)] = 1024,
     side: Annotated[
-        str | None,
-        option(
-            "Who is looking: `features` is after labels, `label` after features.",
-            "SIDE",
-            autocompletion=complete(lambda: ["features", "label"]),
-        ),
+        Literal["features", "label"] | None,
+        option("Who is looking: `features` is after labels, `label` after features."),
     ] = None,
     limit: Annotated[
         float | None, option("That no attack may pass; a run has its own.", "AUC", min=0.0, max=1.0)
@@ -73,12 +69,7 @@ def audit(  # typer reads each option from a parameter
         "inputs": inputs,
     }  # fmt: skip
     where = _where(run, folder, [name for name, value in files.items() if value is not None], out)
-    if side not in (None, "features", "label"):
-        raise UsageError(
-            f"--side {side} is unknown: it is `features`, who is after labels, or `label`, who is after features"
-        )
-    looking = cast('Literal["features", "label"] | None', side)
-    report, paths = _audited(where, {**files, "batch_size": batch_size}, looking, limit, out, quiet=quiet)
+    report, paths = _audited(where, {**files, "batch_size": batch_size}, side, limit, out, quiet=quiet)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     elif report.exchange is not None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +74,7 @@ def spent_in(declared: Declared, events: Sequence[Event]) -> Spent:
         return Spent(None, (f"the ledger does not know what {', '.join(unknown)} promises, and does not guess",))
     if declared.run.role == "features":
         return _features(declared, acted)
-    bare = [event.mechanism for event in acted if promise(event) == "nothing"]
+    bare = [event.mechanism for event in acted if not noisy(event)]
     if bare:
         return Spent(math.inf, (f"{', '.join(bare)} leaves rows as they are: the worst case is 1",))
     if declared.untouched > 0:
@@ -99,14 +98,6 @@ def _features(declared: Declared, acted: Sequence[Event]) -> Spent:
 # --- what each mechanism promises over many visits, as its own file says; one without such a file is refused ----------
 
 
-Promise = Literal["noise", "nothing"]  # whether a mechanism puts noise on every row, or leaves some as they are
-
-
-def _known(role: str) -> list[str]:
-    """The mechanisms that a party of this role may have; a feature party that does nothing is "none"."""
-    return gradient.names() if role == "label" else ["none", *embedding.names()]
-
-
 def strange(event: Event, role: str) -> str | None:
     """The name of a mechanism in here that the ledger does not know, for a party of this role; None where it knows all.
 
@@ -114,22 +105,20 @@ def strange(event: Event, role: str) -> str | None:
     'mine'
     """
     parts = event.parts if event.mechanism == "chain" else (event,)
-    known = _known(role)
+    known = gradient.names() if role == "label" else ["none", *embedding.names()]  # who does nothing is "none"
     inner = (strange(part, role) if part.parts else part.mechanism for part in parts)
     return next((name for name in inner if name is not None and name not in known), None)
 
 
-def promise(event: Event) -> Promise:
-    """What a label party's mechanism does for a row; a chain does what the best of its parts does.
+def noisy(event: Event) -> bool:
+    """Whether a label party's mechanism puts noise on every row; a chain does what the best of its parts does.
 
-    >>> promise(Event("chain", parts=(Event("clip"), Event("marvell"))))
-    'noise'
+    >>> noisy(Event("chain", parts=(Event("clip"), Event("marvell"))))
+    True
     """
-    _refuse_strange(event, "label")
     if event.mechanism == "chain":
-        parts = [promise(part) for part in event.parts]
-        return "noise" if "noise" in parts else "nothing"
-    return "noise" if gradient.facts(event.mechanism).noise else "nothing"
+        return any(map(noisy, event.parts))
+    return bool(gradient.facts(event.mechanism).noise)
 
 
 def embedding_sum_kl(event: Event) -> float | None:
@@ -137,23 +126,12 @@ def embedding_sum_kl(event: Event) -> float | None:
 
     Bare embeddings leave no bound at all: infinity.
     """
-    _refuse_strange(event, "features")
     parts = event.parts if event.mechanism == "chain" else (event,)
     if all(part.mechanism == "none" for part in parts):
         return math.inf
     rules = [(part, embedding.facts(part.mechanism).visit_kl) for part in parts if part.mechanism != "none"]
     bounds = [rule(part.parameters) for part, rule in rules if rule is not None]
     return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _refuse_strange(event: Event, role: str) -> None:
-    name = strange(event, role)
-    if name is not None:
-        known = ", ".join(_known(role))
-        raise UsageError(
-            f"the ledger does not know what {name!r} promises over many visits, and does not guess: it knows {known} "
-            "and chains of them; say in the FACTS of its file what this one does"
-        )
 
 
 # --- the worst case ---------------------------------------------------------------------------------------------------
