@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from tacit.config import Contract, Embedding, Party, contract_template, meets_embedding, party_template
+from tacit.config import Contract, Embedding, Party, contract_template, meets, party_template
 from tacit.errors import UsageError
 from tacit.protect import embedding
 from tacit.protect.embedding import embedding_protection
@@ -93,7 +93,7 @@ def test_wrong_protections_are_refused_with_what_is_wrong(text, words):
         ("", '{ name = "gaussian", std = 1.0 }', None),
         ('{ name = "gaussian", std = 1.0 }', "", "there is no gaussian"),
         ('{ name = "gaussian", std = 1.0 }', '{ name = "gaussian", std = 1.0, clip = 2.0 }', None),
-        ('{ name = "gaussian", std = 1.0 }', '{ name = "gaussian", std = 0.9 }', "its gaussian is weaker"),
+        ('{ name = "gaussian", std = 1.0 }', '{ name = "gaussian", std = 0.9 }', "gaussian is weaker in std"),
         ('{ name = "gaussian", snr = 4.0 }', '{ name = "gaussian", snr = 3.0 }', None),
         ('{ name = "gaussian", snr = 4.0 }', '{ name = "gaussian", snr = 5.0 }', "is weaker"),
         ('{ name = "gaussian", snr = 4.0 }', '{ name = "gaussian", std = 9.0 }', "is weaker"),
@@ -117,10 +117,10 @@ def test_a_minimum_is_met_by_the_same_protection_in_nothing_weaker(least, own, s
     agreed = minimum(least).embedding
     having = [(one.name, one.options()) for one in party(own).protect.embedding]
     if says is None:
-        meets_embedding(agreed, having)
+        meets(agreed, having)
         return
     with pytest.raises(UsageError, match=says):
-        meets_embedding(agreed, having)
+        meets(agreed, having)
 
 
 def test_the_minimum_is_part_of_what_is_agreed():

@@ -118,12 +118,12 @@ def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
         return tacit.FeatureParty(bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=optimizer, protect=protect)
 
     for protect in ([], [tacit.gaussian(snr=8.0)], [tacit.quantize(bits=4)]):
-        with pytest.raises(UsageError, match=r"party.toml's least protection of embeddings is gaussian\(snr=4.0\)"):
+        with pytest.raises(UsageError, match=r"what party.toml promises is gaussian\(snr=4.0\)"):
             guard(airport, own(protect))
     assert guard(airport, own([tacit.gaussian(snr=4.0, clip=1.0)]))["protection"].startswith("Gaussian")
     settings = (airline.path / "party.toml").read_text()
     (airline.path / "party.toml").write_text(settings.replace('name = "none"', 'name = "max_norm"'))
-    with pytest.raises(UsageError, match=r"not at least what party.toml promises, max_norm"):
+    with pytest.raises(UsageError, match=r"what party.toml promises is max_norm\(\), and there is no max_norm"):
         guard(airline, own_party())
     guard(airline, own_party(protect=tacit.max_norm()))
 

@@ -19,8 +19,8 @@ from tacit.company.gates import EmbeddingGate
 from tacit.company.guard import Guard, look_at_embeddings
 from tacit.company.meeting import dial, make_room, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
-from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
-from tacit.config import meets_embedding
+from tacit.company.split_run import PROMISED, SplitRun, Trained, digest_of, facts_of
+from tacit.config import meets
 from tacit.contracts import Event, Link
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import greet_label_party
@@ -133,6 +133,6 @@ def _checked(folder: Folder, rows: Aligned, own: FeatureParty) -> bytes:
     data = digest_of(own.features, rows.count)
     try_out(own.bottom, Half("features", (), 0, cuts_of(folder.contract, [folder.config.name]), 1), own.features)
     protected = [(one.event.mechanism, one.event.parameters) for one in own.shield.protect]
-    meets_embedding(folder.contract.minimum.embedding, protected)
-    meets_embedding(folder.config.protect.embedding or (), protected, whose="party.toml's")
+    meets(folder.contract.minimum.embedding, protected)
+    meets(folder.config.protect.embedding or (), protected, whose=PROMISED)
     return data

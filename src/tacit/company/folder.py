@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, meets, meets_embedding
+from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, meets
 from tacit.config.templates import contract_template, party_template
 from tacit.disk import no_strangers, private, write
 from tacit.errors import DataError, UsageError
@@ -349,13 +349,14 @@ class Folder:
             raise UsageError(f"{self.path / 'party.toml'} can't be used as it is: {missing}")
         protect = self.config.protect
         if protect.gradient is not None:
-            meets(contract.minimum.gradient, protect.gradient, epochs=contract.epochs)
+            own = [(protect.gradient.name, protect.gradient.options(contract.epochs))]
+            meets([contract.minimum.gradient], own, epochs=contract.epochs)
         if protect.embedding is not None:
             from tacit.protect.embedding import embedding_protection  # PyTorch, which a folder does without else
 
             made = [embedding_protection(one.name, **one.options()) for one in protect.embedding]
-            own = [(one.name, one.event.parameters) for one in made]  # with what the options are if not given
-            meets_embedding(contract.minimum.embedding, own)
+            # with what the options are if not given
+            meets(contract.minimum.embedding, [(one.name, one.event.parameters) for one in made])
 
 
 def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certificate:

@@ -19,8 +19,8 @@ from tacit.company.gates import GradientGate
 from tacit.company.guard import Guard, look_at_gradients
 from tacit.company.meeting import make_room, server, training_limits
 from tacit.company.models import Half, build, cuts_of, optimizer, try_out
-from tacit.company.split_run import SplitRun, Trained, digest_of, facts_of
-from tacit.config import Contract, Gradient
+from tacit.company.split_run import PROMISED, SplitRun, Trained, digest_of, facts_of
+from tacit.config import Contract, meets
 from tacit.contracts import Link, Protected, Protection
 from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LOSSES, LabelParty
@@ -178,23 +178,12 @@ def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:
     logits = 1 if contract.loss == "binary" else own.classes
     half = Half("label", (), 0, cuts_of(contract, contract.feature_parties), logits)
     try_out(own.top, half, own.features, own.labels.device)
-    _check_minimum(contract.minimum.gradient, contract.epochs, own.protect, whose="the contract's minimum")
+    links = own.protect.links if isinstance(own.protect, Chain) else [own.protect]  # of a chain, one must reach it
+    events = [link.event for link in links if hasattr(link, "event")]
+    protected = [(event.mechanism, options_of(event)) for event in events]
+    meets([contract.minimum.gradient], protected, epochs=contract.epochs)
     if promised is not None:
-        _check_minimum(promised, contract.epochs, own.protect, whose="what party.toml promises")
+        meets([promised], protected, epochs=contract.epochs, whose=PROMISED)
     if own.loss is not LOSSES[contract.loss]:
         raise UsageError(f"the party's loss is not the contract's: pass loss={contract.loss!r} to LabelParty")
     return data
-
-
-def _check_minimum(minimum: Gradient, epochs: int, protect: Protection, *, whose: str) -> None:
-    """Refuse a protection that is weaker than a minimum; of a chain, one link must reach it."""
-    if minimum.name == "none":
-        return
-    least: Any = protection(minimum.name, **minimum.options(epochs))
-    links: list[Any] = list(protect.links) if isinstance(protect, Chain) else [protect]
-    alike: list[Any] = [link for link in links if type(link) is type(least)]
-    if all(minimum.facts.weaker(options_of(link.event), options_of(least.event)) for link in alike):
-        raise UsageError(
-            f"{protect!r} is not at least {whose}, {minimum}: protect with "
-            f"tacit.protection({minimum.name!r}, ...) of that strength or more"
-        )

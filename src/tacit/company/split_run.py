@@ -43,6 +43,10 @@ Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
 
 
+PROMISED = "what party.toml promises"
+"""The least protection of a party of one's own, beside the contract's."""
+
+
 def silent(*_: object) -> None:
     """Nobody is told."""
 

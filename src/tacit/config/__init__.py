@@ -39,7 +39,6 @@ from tacit.config.party import Training as Training
 from tacit.config.protections import Embedding as Embedding
 from tacit.config.protections import Gradient as Gradient
 from tacit.config.protections import meets as meets
-from tacit.config.protections import meets_embedding as meets_embedding
 from tacit.config.serving import Serve as Serve
 from tacit.config.templates import contract_template as contract_template
 from tacit.config.templates import party_template as party_template

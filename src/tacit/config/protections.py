@@ -44,6 +44,10 @@ class _Named(Section):
         extra = self.model_extra or {}
         return {option: extra[option] for option in self.facts.options if option in extra}
 
+    def options(self, epochs: int = 1) -> dict[str, Any]:
+        """The arguments for `tacit.protection` or `tacit.embedding_protection`, in a training of so many epochs."""
+        return self._given
+
     @model_validator(mode="before")
     @classmethod
     def _one_spelling(cls, given: Any) -> Any:
@@ -103,13 +107,8 @@ class Gradient(_Named):
         facts = cls.known().get(str(given.get("name"))) if isinstance(given, dict) else None
         return given if facts is None or "visits" not in facts.options else {"visits": "epochs", **given}
 
-    @property
-    def knob(self) -> str | None:
-        """The spelling of the strength, None where the protection has none."""
-        return next((option.name for option in self.facts.strengths if option.name in self._given), None)
-
-    def options(self, epochs: int) -> dict[str, Any]:
-        """The arguments for `tacit.protection(name, **options)` in a training of so many epochs."""
+    def options(self, epochs: int = 1) -> dict[str, Any]:
+        """As above; where it plans for visits, for as many as there are."""
         visits = {} if self.visits is None else {"visits": epochs if self.visits == "epochs" else self.visits}
         return {**self._given, **visits}
 
@@ -142,10 +141,6 @@ class Embedding(_Named):
 
         return {name: embedding.facts(name) for name in embedding.names()}
 
-    def options(self) -> dict[str, Any]:
-        """The arguments for `tacit.embedding_protection(name, **options)`."""
-        return self._given
-
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{option}={value}' for option, value in self._given.items())})"
 
@@ -164,43 +159,25 @@ def _meant(key: str, known: Mapping[str, Any]) -> str:
     return f"did you mean {close[0]}?" if close else f"remove it; there are: {', '.join(known) or 'none'}"
 
 
-def meets(minimum: Gradient, protection: Gradient, *, epochs: int) -> None:
-    """Refuse a protection that is not at least as strong as the minimum; a `UsageError` says in what.
-
-    Only like is compared with like: the same mechanism, in the same spelling of its strength. Which of two mechanisms
-    is the stronger one is a matter of attacks, not of configuration.
-    """
-    if minimum.name == "none":
-        return
-    remedy = f"set [protect] gradient at least to the contract's minimum, {minimum}"
-    if protection.name != minimum.name:
-        raise UsageError(f"the protection {protection} is not the contract's {minimum.name}: {remedy}")
-    if protection.knob != minimum.knob:
-        raise UsageError(
-            f"{protection.name} is given as {protection.knob}, the contract's minimum as {minimum.knob}, and these "
-            f"can't be compared: write the same spelling; {remedy}"
-        )
-    least, own = minimum.options(epochs), protection.options(epochs)
-    weaker = minimum.facts.weaker(own, least)
-    if weaker is not None:
-        raise UsageError(
-            f"{protection.name} with {weaker} = {own.get(weaker)} is weaker than the contract's minimum of "
-            f"{least[weaker]}: {remedy}"
-        )
-
-
-def meets_embedding(
-    minimum: Sequence[Embedding], own: Sequence[tuple[str, Mapping[str, Any]]], *, whose: str = "the contract's"
+def meets(
+    minimum: Sequence[Gradient | Embedding],
+    own: Sequence[tuple[str, Mapping[str, Any]]],
+    *,
+    epochs: int = 1,
+    whose: str = "the contract's minimum",
 ) -> None:
-    """Refuse protections that are less than what was agreed; a `UsageError` says in what.
+    """Refuse protections that are less than what was agreed, for a training of so many epochs; the error says in what.
 
     Each protection of the minimum must be there under its name, with every option that the minimum spells out at least
-    as strong. `own` has the name and the options of each protection of the feature party, defaults filled in.
+    as strong: which of two mechanisms is the stronger one is a matter of attacks. `own` has the name and the options of
+    each protection of the party.
     """
     for least in minimum:
+        if least.name == "none":
+            continue
+        wanted = least.options(epochs)
         there = [options for name, options in own if name == least.name]
-        if not any(least.facts.weaker(options, least.options()) is None for options in there):
-            having = f"its {least.name} is weaker" if there else f"there is no {least.name}"
-            raise UsageError(
-                f"{whose} least protection of embeddings is {least}, and {having}: protect them with at least that"
-            )
+        weaker = [least.facts.weaker(options, wanted) for options in there]
+        if None not in weaker:
+            having = f"{least.name} is weaker in {weaker[0]}" if there else f"there is no {least.name}"
+            raise UsageError(f"{whose} is {least}, and {having}: set [protect] to at least that, in the same spelling")
