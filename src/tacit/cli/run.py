@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,7 +95,7 @@ def train(  # typer reads each option from a parameter
         if outcome is not None:
             print_outcome(outcome, as_json=as_json, quiet=quiet)
         return
-    from tacit.company.audit import audit_trained
+    from tacit.company.audit import audit_run
     from tacit.company.seals import write_report
     from tacit.company.train import train as run
 
@@ -106,7 +107,10 @@ def train(  # typer reads each option from a parameter
             show(f"training {figures(last)}".strip(), turn, turns)
 
         trained = run(path, progress=progress, waiting=waiting_of(show, done), alarm=alarm_of, after_restore=restored)
-        report = audit_trained(trained, progress=show) if audit else None
+        report = None
+        if audit and (trained.folder / "transcript").exists():
+            repeat = (f"tacit audit {shlex.quote(str(trained.folder))}",)
+            report = audit_run(path, repeat=repeat, progress=show)
     paths = None if report is None else write_report(report, trained.folder)
     if as_json:
         told: dict[str, Any] = {"run": trained.folder.name, "history": trained.history, "folder": str(trained.folder)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,7 @@ from tacit.company.foreign_files import read_messages
 from tacit.company.label_run import build_label_party
 from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_record import with_records
-from tacit.company.split_run import Trained, plan_of
+from tacit.company.split_run import plan_of
 from tacit.company.verdict import Missing, Side, input_leaks_of, leaks_of, report_of, run_subject, skipped, versions
 from tacit.contracts import View
 from tacit.cut.feature_party import FeatureParty
@@ -116,43 +115,19 @@ def audit_run(
     _check_limit(looking, limit)
     transcript = RecordedRun.open(where / "transcript")
     progress("preparing", 0, 0)
-    rows = aligned(folder)
-    plan = plan_of(folder.contract, rows)
-    if config.role == "label":
-        label_party, _ = build_label_party(folder, rows, plan)
-        return _run_report(folder, label_party, transcript, limit, repeat, progress)
-    party, _ = build_feature_party(folder, rows, plan)
-    newest = Checkpoints(where / "checkpoints").newest()
-    if newest is not None:  # what is hidden may be a layer of the model as it is now
-        party.bottom.load_state_dict(newest.state["model"])
-    return _run_report(folder, party, transcript, limit, repeat, progress)
-
-
-def audit_trained(trained: Trained, *, progress: Show = lambda *_: None) -> Report | None:
-    """Audit a run that has just ended, as `audit_run` does; None where nothing was recorded."""
-    folder, where = find_run(trained.folder)
-    if not isinstance(trained.transcript, RecordedRun):
-        return None
-    repeat = (f"tacit audit {shlex.quote(str(where))}",)
-    return _run_report(folder, trained.party, trained.transcript, folder.config.limit, repeat, progress)
-
-
-def _run_report(
-    folder: Folder,
-    party: LabelParty | FeatureParty,
-    transcript: RecordedRun,
-    limit: float | None,
-    repeat: Sequence[str],
-    progress: Show,
-) -> Report:
-    config, contract, rows = folder.config, folder.contract, aligned(folder)
+    contract, rows = folder.contract, aligned(folder)
     plan = plan_of(contract, rows)
     missing = _unseen(transcript, plan)
-    if isinstance(party, LabelParty):
+    if config.role == "label":
+        label_party, _ = build_label_party(folder, rows, plan)
         cuts = list(contract.cut.widths.values())
-        leaks = _own_labels(party, transcript, plan, missing, progress)
-        protection = ladder.described(party.protect)
+        leaks = _own_labels(label_party, transcript, plan, missing, progress)
+        protection = ladder.described(label_party.protect)
     else:
+        party, _ = build_feature_party(folder, rows, plan)
+        newest = Checkpoints(where / "checkpoints").newest()
+        if newest is not None:  # what is hidden may be a layer of the model as it is now
+            party.bottom.load_state_dict(newest.state["model"])
         cuts = [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
         protection = ladder.described(party.shield.protect)

@@ -66,7 +66,7 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
         raise
     session.leave()
     run.save(party.bottom)
-    return Trained(party.bottom, session.history, run.where, party, transcript=guard.watch.recorder)
+    return Trained(party.bottom, session.history, run.where, party)
 
 
 class FeaturePartyGuard(Guard):

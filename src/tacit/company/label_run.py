@@ -81,7 +81,7 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     if not session.leave():
         run.telling.status.log("unconfirmed", reason="not every feature party said that it has the last answer")
     run.save(party.top)
-    return Trained(party.top, session.history, run.where, party, party.labels[: plan.train_count], guard.watch.recorder)
+    return Trained(party.top, session.history, run.where, party)
 
 
 def _check_share(labels: Tensor) -> None:

@@ -37,7 +37,6 @@ from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.exactly_once import LEDGER, Restored, Tally
 from tacit.wire.journal import Journal
-from tacit.wire.record import Recorder
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
 """Called after each turn: turns done, all turns, and the figures of the last evaluation."""
@@ -60,10 +59,6 @@ class Trained:
     folder: Path  # of the run: journal, checkpoints, `model.safetensors`, status and log
     # with its model, its table and what it does to what it sends; a feature party's `embed` is for serving
     party: LabelParty | FeatureParty
-    labels: Tensor | None = None  # the label party's labels of the training rows
-    # what was recorded for attacks on oneself, over all starts; a feature party, which never sees gradients before they
-    # were protected, has those that came in their place
-    transcript: Recorder | None = None
 
 
 def plan_of(contract: Contract, rows: Aligned) -> Plan:
