@@ -149,7 +149,7 @@ def test_rows_that_are_not_the_plans_are_refused_at_the_first_step_of_an_epoch(m
         book = ledger.begin(made.SMALL, None)
         with pytest.raises(StorageError, match="other rows than the plan"):
             book.answer("train", 0, 0, digest(made.SMALL.rows("train", 1)), made.MATCHED)
-        with pytest.raises(UsageError, match="'gradient'"):
+        with pytest.raises(StorageError, match="gradient step 0 in turn 0 is not in the plan"):
             book.answer("gradient", 0, 0, digest(made.SMALL.rows("train", 0)), made.MATCHED)
 
 

@@ -29,9 +29,8 @@ from typing import Any
 from tacit.align.batches import digest
 from tacit.contracts import Event
 from tacit.disk import storing, sync_file, write, write_at
-from tacit.errors import StorageError, UsageError
+from tacit.errors import StorageError
 from tacit.ledger.run import ANSWERS, Declared, Run
-from tacit.ledger.summary import Spent, spent_in
 
 KINDS = (*ANSWERS, "run", "event", "figures", "epoch", "budget", "told")  # "epoch": of older ledgers
 LOG, SYNCED, LOCK = "log", "synced", "lock"
@@ -246,8 +245,6 @@ class RunLedger:
         and, at the first step of an epoch, rows; the worst case looks at the figures `untouched_rows` and `row_kl`.
         """
         declared, run = self._declared, self._declared.run
-        if kind not in ANSWERS:
-            raise UsageError(f"an answer of kind {kind!r}: the kinds are {', '.join(ANSWERS)}")
         if not 0 <= step < run.planned(kind) or turn != run.turn(kind, step):
             raise self._wrong(f"{kind} step {step} in turn {turn} is not in the plan of the run {run.name!r}")
         done = declared.places[kind]
@@ -307,10 +304,6 @@ class RunLedger:
     def row_kl(self) -> dict[int, float]:
         """For each epoch what a step of it left, at most, of a row."""
         return dict(self._declared.row_kl)
-
-    def worst_case(self) -> Spent:
-        """What this run leaves so far."""
-        return spent_in(self._declared, self._book.events)
 
     def _wrong(self, what: str) -> StorageError:
         return StorageError(

@@ -153,12 +153,11 @@ class Ledger:
         read = fresh._reader
         return Checked(fresh.records, read.end, read.chain.hex(), read.tail)
 
-    def summary(self, *, budget: float | None = None) -> Summary:
-        """What has been spent so far, with the budget that the newest run was started with unless another is given."""
+    def summary(self) -> Summary:
+        """What has been spent so far, with the budget that the newest run was started with."""
         runs = self.runs()
         each = [self._line(declared) for declared in runs]
-        counted = by_example(runs, lambda one: one.visits().astype(np.float64), self._keys)
-        visits = histogram(counted)
+        visits = histogram(by_example(runs, lambda one: one.visits().astype(np.float64), self._keys))
         most = self._most_spent(runs, each)
         unknown = sum(not declared.keys for declared in runs)
         notes = [note for line in each for note in (f"{line.name}: {text}" for text in line.notes)]
@@ -173,7 +172,7 @@ class Ledger:
         return Summary(
             examples=sum(visits.values()), answers=sum(line.answers for line in each), runs=len(runs),
             most_visits=max(visits, default=0), visits=visits, worst_case=None if most is None else auc_of(most),
-            budget=budget if budget is not None else next((one.budget for one in reversed(runs)), None),
+            budget=runs[-1].budget if runs else None,
             head=(self._writer or self._reader).chain.hex(), notes=tuple(notes), each=tuple(each),
         )  # fmt: skip
 
@@ -210,7 +209,7 @@ class Ledger:
         def of(declared: Declared) -> NDArray[np.float64]:
             return np.where(declared.visits() > 0, left[id(declared)] or 0.0, 0.0)
 
-        return max((float(values.max(initial=0.0)) for _, values in by_example(runs, of, self._keys)), default=0.0)
+        return max((float(values.max(initial=0.0)) for values in by_example(runs, of, self._keys)), default=0.0)
 
     def _line(self, declared: Declared) -> RunSummary:
         run, left = declared.run, spent_in(declared, self._book.events)

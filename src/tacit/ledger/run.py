@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.batches import Plan, shuffled
-from tacit.errors import UsageError
 
 ANSWERS = ("train", "evaluate")
 """The kinds of steps that are answered, and of records about them."""
@@ -26,11 +25,6 @@ class Run(Plan):
     contract: str  # digest of the contract
     alignment: str  # name of the alignment
     role: str  # "label" or "features": of this party
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.role not in ("label", "features"):
-            raise UsageError(f"a run of role {self.role!r}: the roles are 'label' and 'features'")
 
     @property
     def identity(self) -> tuple[str, str, str, str]:

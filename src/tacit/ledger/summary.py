@@ -172,36 +172,30 @@ def sum_kl_of(auc: float) -> float:
 
 def by_example(
     runs: Sequence[Declared], of: Callable[[Declared], NDArray[np.float64]], load: Callable[[str], Keys]
-) -> list[tuple[Keys | None, NDArray[np.float64]]]:
+) -> list[NDArray[np.float64]]:
     """A quantity of each row, added up over all runs in which the same example was.
 
-    Pieces whose examples are all different: the known ones with their keys first, if there are any; then each run
-    without keys, whose examples are its row numbers.
+    Pieces whose examples are all different: those of all runs with keys, if there are any; then each run without keys,
+    whose examples are its row numbers.
     """
     sums: dict[str, NDArray[np.float64]] = {}
-    apart: list[tuple[Keys | None, NDArray[np.float64]]] = []
+    apart: list[NDArray[np.float64]] = []
     for declared in runs:
         if not declared.keys:
-            apart.append((None, of(declared)))
-        elif declared.keys in sums:
-            sums[declared.keys] += of(declared)
+            apart.append(of(declared))
         else:
-            sums[declared.keys] = of(declared)
-    if len(sums) == 1:
-        ((digest, values),) = sums.items()
-        return [(load(digest), values), *apart]
-    if not sums:
-        return apart
-    keys, where = np.unique(np.concatenate([load(digest) for digest in sums]), return_inverse=True)
-    values = np.zeros(len(keys))
-    np.add.at(values, where, np.concatenate(list(sums.values())))
-    return [(keys, values), *apart]
+            sums[declared.keys] = sums.get(declared.keys, 0.0) + of(declared)
+    if len(sums) < 2:
+        return [*sums.values(), *apart]
+    _, where = np.unique(np.concatenate([load(digest) for digest in sums]), return_inverse=True)
+    joined: NDArray[np.float64] = np.bincount(where, weights=np.concatenate(list(sums.values()))).astype(np.float64)
+    return [joined, *apart]
 
 
-def histogram(pieces: Sequence[tuple[Keys | None, NDArray[np.float64]]]) -> dict[int, int]:
+def histogram(pieces: Sequence[NDArray[np.float64]]) -> dict[int, int]:
     """How many examples were visited so often; those that never were are left out."""
-    most = max((int(values.max(initial=0)) for _, values in pieces), default=0)
+    most = max((int(values.max(initial=0)) for values in pieces), default=0)
     counts = np.zeros(most + 1, np.int64)
-    for _, values in pieces:
+    for values in pieces:
         counts += np.bincount(values.astype(np.int64), minlength=most + 1)
     return {visits: int(counts[visits]) for visits in range(1, most + 1) if counts[visits]}
