@@ -8,7 +8,6 @@ import pytest
 from pydantic import ValidationError
 
 from tacit.config import (
-    METRICS,
     Contract,
     OneShotContract,
     Party,
@@ -30,7 +29,7 @@ def test_a_contract_is_read_with_its_defaults():
         10_000_000,
         1000,
     )
-    assert contract.share.metrics == METRICS == ("test_auc",)
+    assert contract.share.metrics == ("test_auc",)
     assert Contract.read(edited(CONTRACT, '["test_auc"]', "[]")).share.metrics == ()
 
 
@@ -218,7 +217,7 @@ def test_a_wrong_contract(old, new, words):
         (LABEL, "learning_rate = 0.002", "learning_rate = 0", ["[training] learning_rate", "greater than 0"]),
         (LABEL, "learning_rate = 0.002", 'learning_rate = "fast"', ["[training] learning_rate", "valid number"]),
         (LABEL, "learning_rate", "learning_rat", ["[training] learning_rat", "did you mean learning_rate?"]),
-        (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: only the label party"]),
+        (FEATURES, "[data]", '[data]\nlabel = "x"', ["[data] label: is not for a party"]),
         (FEATURES, "embedding = [", 'gradient = { name = "none" }\nembedding = [', ["gradient: is not for a"]),
         (LABEL, "[protect]\n", "[protect]\nembedding = []\n", ["[protect] embedding: is not for a party"]),
         (FEATURES, "layers = 3", "layers = 0", ["[model] layers: a feature party's half has at least one layer"]),

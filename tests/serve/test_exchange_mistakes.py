@@ -106,7 +106,7 @@ BEFORE = {
     ),
     "a label at the feature party": (
         lambda p: p.theirs(columns='numeric = ["wind"], label = "late"'),
-        ["only the label party has a label", "remove"],
+        ["is not for a party with the role 'features'", "remove"],
     ),
     "the label among the columns": (
         lambda p: p.own(columns='label = "late", numeric = ["late"]'),

@@ -19,7 +19,6 @@ all errors of a file are told at once, each with its place and the next act.
 
 from __future__ import annotations
 
-from tacit.config.contract import METRICS as METRICS
 from tacit.config.contract import Contract as Contract
 from tacit.config.contract import Exchange as Exchange
 from tacit.config.contract import OneShotContract as OneShotContract

@@ -18,12 +18,6 @@ from tacit.errors import UsageError
 WIDEST = 128
 """The numbers that an embedding has of a row, at most."""
 
-METRICS = ("test_auc",)
-"""What a label party may tell the others at the end of an epoch.
-
-Losses are not among them: one row can move a loss as far as its sender likes, so that no rounding hides its label.
-"""
-
 
 class Cut(Section):
     """What a row of an embedding looks like.
@@ -73,6 +67,7 @@ class Share(Section):
         metrics: figures over all test rows, at the end of an epoch, to two digits; nothing else is told.
     """
 
+    # no loss: one row can move it as far as its sender likes, so that no rounding hides its label
     metrics: Annotated[tuple[Literal["test_auc"], ...], AfterValidator(as_set)] = ()
 
 

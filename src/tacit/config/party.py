@@ -335,8 +335,8 @@ class Party(File):
         yield from self._limit_problems(least=0.5 if label else 0.0)
         for place in _FEATURES_ONLY if label else _LABEL_ONLY:
             table, _, key = place.rpartition(".")
-            section: Section = getattr(self, table) if table else self
-            if key in section.model_fields_set and getattr(section, key) is not None:
+            section: Section | None = getattr(self, table) if table else self
+            if section is not None and key in section.model_fields_set and getattr(section, key) is not None:
                 yield place, f"is not for a party with the role {self.role!r}: remove it"
         if self.learn.sample is not None and (self.learn.factory or self.learn.learner != "trees"):
             yield "learn.sample", 'is for trees alone: remove it, or write learner = "trees"'
@@ -358,13 +358,8 @@ class Party(File):
     def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
         if label and data.label is None:
             yield "data.label", 'is missing: name the column to be learnt, for example label = "late"'
-        if not label and data.label is not None:
-            yield "data.label", "only the label party has a label: remove it, or change role"
         if not label and not data.categorical and not data.numeric:
             yield "data", "there is no feature: name columns under categorical or numeric"
-        for key in ("coin_id", "coin_epoch"):
-            if not label and getattr(data, key):
-                yield f"data.{key}", "only the label party flips labels: remove it"
 
     def split_problem(self) -> str | None:
         """What is missing for a training step by step, where nothing is sent bare by default; None where all is there.
@@ -393,6 +388,6 @@ _FEATURES_ONLY = (
     *(f"serve.{name}" for name in _SERVE_FEATURES),
 )
 _LABEL_ONLY = (
-    *("protect.gradient", "head", "budget", "odds", "odds_budget"),
+    *("data.label", "data.coin_id", "data.coin_epoch", "protect.gradient", "head", "budget", "odds", "odds_budget"),
     *(f"serve.{name}" for name in Serve.model_fields if name not in (*_SERVE_FEATURES, "http")),
 )
