@@ -19,6 +19,7 @@ from tacit.company.align import aligned
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.foreign_files import read_messages
+from tacit.company.gate import decisions
 from tacit.company.label_run import build_label_party
 from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_record import with_records
@@ -131,6 +132,8 @@ def audit_run(
         cuts = [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
         protection = ladder.described(party.shield.protect)
+    if decided := decisions(where):  # its gate may have raised the noise since
+        protection = decided[-1]["strength"]
     width = sum(map(math.prod, cuts))
     subject = run_subject(folder, protection, plan.train_count, width, epochs=contract.epochs, steps=transcript.steps)
     report = report_of(subject, leaks, missing, limit=limit, repeat=repeat)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from tacit.audit import standard
 from tacit.audit.foresight import QUICK
 from tacit.cli import app, main
-from tacit.company.audit import audit_trained
+from tacit.company.audit import audit_run
 from tacit.errors import LimitError, LinkError, RefusedError, UsageError
 from tacit.wire.journal import Journal
 
@@ -57,7 +57,8 @@ def test_weak_noise_is_raised_before_epochs_until_the_limit_is_held(gated, monke
     assert levels[0] >= 1, "0.85 allows a sumKL of 2.15, the limit one of 1.42"
     assert [one["turn"] for one in told] == [0, 2, 10, 20], "only at public moments"
     assert airline.party.protect.strength <= 0.8
-    report = audit_trained(airline)
+    report = audit_run(gated.airline)
+    assert report.subject.protection == told[-1]["strength"]
     assert (report.verdict, report.limit) == ("held", 0.8)
     assert [(one.epoch, one.level) for one in report.moments] == list(
         zip((1, 2, 3, 4), [*levels[1:], levels[-1]], strict=True)
