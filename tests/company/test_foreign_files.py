@@ -66,6 +66,21 @@ def test_batches_are_taken_as_they_are(tmp_path, pair, form):
     assert torch.equal(found.view.gradient, torch.from_numpy(G).reshape(STEPS, BATCH, WIDTH))
 
 
+def test_a_list_of_batches_is_taken_as_it_is_and_one_of_other_lengths_as_rows(tmp_path, pair):
+    path, labels = tmp_path / "list.pt", tmp_path / "labels.pt"
+    torch.save(list(torch.from_numpy(G).split(BATCH)), path)
+    torch.save(list(torch.from_numpy(Y).split(BATCH)), labels)
+    found = read_messages(**pair | {"gradients": path, "labels": labels, "batch_size": 5})
+    assert torch.equal(found.view.gradient, torch.from_numpy(G).reshape(STEPS, BATCH, WIDTH))
+    torch.save(list(torch.from_numpy(G).split(9)), path)
+    found = read_messages(**pair | {"gradients": path, "batch_size": 9})
+    assert torch.equal(found.view.gradient.flatten(0, 1), torch.from_numpy(G)[:27])
+    assert "5 of 32 rows" in found.notes[0]
+    torch.save([torch.ones(4, 3), torch.ones(4, 2)], path)
+    with pytest.raises(DataError, match="whose rows differ in shape"):
+        read_messages(**pair | {"gradients": path})
+
+
 def test_rows_that_fill_no_batch_are_left_out_and_that_is_said(pair):
     found = read_messages(**pair | {"batch_size": 9})
     assert found.view.gradient.shape == (3, 9, WIDTH)

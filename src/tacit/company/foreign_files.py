@@ -57,7 +57,7 @@ def read_messages(
     """Read messages and what belongs to them; every mistake is a `DataError` that names the file.
 
     Args:
-        gradients: what the feature party received: (rows, width) or (steps, batch, *cut).
+        gradients: what the feature party received: (rows, width), (steps, batch, *cut), or a list of batches.
         labels: one for each row: two numbers or two names.
         embeddings: what the feature party sent, in the shape of the gradients.
         inputs: what the embeddings are made of, one line for each row.  (rows, inputs)
@@ -314,16 +314,21 @@ def _pt(file: _File) -> Any:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
         raise DataError(
-            f"{path} can't be read as tensors alone, and nothing else is ever unpickled: save a tensor or a dict of "
-            "tensors with torch.save"
+            f"{path} can't be read as tensors alone, and nothing else is ever unpickled: save a tensor, a list of "
+            "batches or a dict of tensors with torch.save"
         ) from error
     if isinstance(found, Mapping):
         named = {str(name): part for name, part in found.items()}
         found = named[file.one(list(named))]
     elif file.key is not None:
         raise DataError(f"{path} holds one thing without a name: leave out :{file.key}")
+    if isinstance(found, list | tuple) and found and all(isinstance(one, Tensor) for one in found):
+        if len({one.shape[1:] for one in found}) > 1:
+            raise DataError(f"{path} holds batches whose rows differ in shape: save batches of one cut")
+        alike = len({len(one) for one in found}) == 1
+        return torch.stack(tuple(found)) if alike else torch.cat(tuple(found))  # rows, where the last one is shorter
     if not isinstance(found, Tensor):
-        raise DataError(f"{path} holds a {type(found).__name__}: save a tensor or a dict of tensors")
+        raise DataError(f"{path} holds a {type(found).__name__}: save a tensor, a list of batches or a dict of tensors")
     return found
 
 
