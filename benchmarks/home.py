@@ -20,7 +20,8 @@ from tacit.align.encoder import Inputs
 from tacit.audit.metrics.leak_auc import auc
 from tacit.lab.data.generated import CRITEO, Drawing, Recipe
 from tacit.one_shot.flips import flips
-from tacit.one_shot.learn.network import NetworkBottom, network
+from tacit.one_shot.learn import Bottom
+from tacit.one_shot.learn.network import network
 from tacit.one_shot.pretrain import pretrain
 from tacit.one_shot.workers import Workers
 
@@ -82,7 +83,7 @@ def _pretrained(inputs: Inputs, device: str, case: str, threads: int) -> Result:
     return Result("home", f"an epoch without labels, {case}", len(inputs) / took, "rows/s")
 
 
-def _fitted(inputs: Inputs, labels: Tensor, device: str, clock: _Clock, threads: int) -> NetworkBottom:
+def _fitted(inputs: Inputs, labels: Tensor, device: str, clock: _Clock, threads: int) -> Bottom:
     """A single network, not the usual four, of two epochs."""
     coin = flips(LIMIT, ODDS, rare="positive")
     chances = float(coin.b) + float(coin.a - coin.b) * labels  # keyed coins would take longer than learning

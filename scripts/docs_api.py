@@ -74,7 +74,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Models": (
         "Pairs of halves. Any other `nn.Module` does as well.",
-        ("tacit.models.wide_deep", "tacit.models.mlp", "tacit.models.conv", "tacit.models.adam"),
+        ("tacit.models.wide_deep", "tacit.models.conv", "tacit.models.adam"),
     ),
     "What a protection or an attack of your own must be": (
         "Shapes, not base classes: whatever has these methods will do.",

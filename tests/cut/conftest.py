@@ -16,7 +16,6 @@ from tacit.cut.handshake import PROTOCOL, Hello, greet_feature_party, greet_labe
 from tacit.cut.label_party import LabelParty
 from tacit.cut.session import FeatureSession, LabelSession
 from tacit.errors import LinkError
-from tacit.models import mlp
 from tacit.protect.gradient.matched import matched
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
@@ -25,6 +24,7 @@ from tacit.wire.exactly_once import AnsweringChannel, AskingChannel, Tally
 from tacit.wire.journal import Journal
 from tacit.wire.line import Desk, Dialer
 from tests.memory_links import links
+from tests.plain_network import mlp
 
 BATCH, WIDTH, ROWS, INPUTS = 16, 6, 100, 5
 

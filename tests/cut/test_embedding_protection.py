@@ -12,13 +12,14 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.simulate import pair, simulate
 from tacit.errors import ProtocolError, TensorError, UsageError
-from tacit.models import mlp, wide_deep
+from tacit.models import wide_deep
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
 from tacit.protect.embedding.quantize import quantize
 from tacit.protect.keyed_noise import KeyedNoise
+from tests.plain_network import mlp
 
 ROWS, INPUTS, WIDTH = 64, 5, 3
 

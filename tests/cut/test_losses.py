@@ -9,7 +9,6 @@ from tacit.contracts import Message
 from tacit.cut.label_party import LOSSES, LabelParty, check_labels
 from tacit.cut.simulate import pair, simulate
 from tacit.errors import LabelsError, TensorError, UsageError
-from tacit.models import mlp
 from tacit.protect.gradient import chain
 from tacit.protect.gradient.clip import clip
 from tacit.protect.gradient.iso import iso
@@ -17,6 +16,7 @@ from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.max_norm import max_norm
 from tacit.protect.gradient.none import none
+from tests.plain_network import mlp
 
 ROWS, WIDTH = 9, 4
 

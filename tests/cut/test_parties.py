@@ -14,9 +14,10 @@ from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.simulate import pair, simulate
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
-from tacit.models import conv, mlp
+from tacit.models import conv
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.none import none
+from tests.plain_network import mlp
 
 COUNT, BATCH, WIDTH = 20, 6, 4
 ROWS = torch.tensor([3, 19, 0, 7, 8, 2])

@@ -11,11 +11,11 @@ import torch
 from tacit.align.batches import Plan
 from tacit.cut.session import LabelSession
 from tacit.errors import RefusedError
-from tacit.models import mlp
 from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.gradient.none import none
 from tacit.wire.exactly_once import AskingChannel
+from tests.plain_network import mlp
 
 DEPTH, EVERY = 3, 6
 POINTS = {

@@ -10,7 +10,6 @@ from tacit.contracts import Event, Protected
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.simulate import Simulation, simulate
 from tacit.errors import LabelsError, TensorError, UsageError
-from tacit.models import mlp
 from tacit.protect.gradient import chain
 from tacit.protect.gradient.clip import clip
 from tacit.protect.gradient.iso import iso
@@ -20,6 +19,7 @@ from tacit.protect.gradient.max_norm import max_norm
 from tacit.protect.gradient.none import none
 from tacit.protect.labels.randomized_response import randomized_response
 from tacit.wire.record import Recorder
+from tests.plain_network import mlp
 
 COUNT, BATCH = 70, 16  # 6 rows sit out at each epoch
 PROTECTIONS = {

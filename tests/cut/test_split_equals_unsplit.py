@@ -10,9 +10,10 @@ from torch.nn import functional
 from benchmarks.step import Unsplit
 from tacit.align.batches import batches
 from tacit.cut.simulate import simulate
-from tacit.models import adam, conv, mlp, wide_deep
+from tacit.models import adam, conv, wide_deep
 from tacit.protect.gradient.iso import iso
 from tacit.protect.gradient.none import none
+from tests.plain_network import mlp
 
 ROWS, SIZE, EPOCHS, SEED = 100, 24, 3, 5  # 4 rows sit out at each epoch
 

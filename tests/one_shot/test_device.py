@@ -58,7 +58,7 @@ def test_on_the_cpu_rows_stay_where_they_are(made_up):
 def test_a_column_of_many_codes_is_predicted_by_remainders():
     rows = Inputs(torch.arange(3000)[:, None], torch.zeros(3000, 0), (3000,))
     equal = partial(torch.zeros, 3000, MOST_CODES)
-    loss = _masked_loss([MOST_CODES, 0], 0.4, lambda *_: equal(), list(rows.tensors), slice(None))
+    loss = _masked_loss([MOST_CODES, 0], lambda *_: equal(), list(rows.tensors), slice(None))
     assert loss.item() == pytest.approx(math.log(MOST_CODES))
     trunk = pretrain(rows, epochs=1)
     assert all(bool(weight.isfinite().all()) for weight in trunk.parameters())

@@ -37,7 +37,5 @@ def test_views_of_one_picture_lie_closer_than_those_of_two():
 def test_wrong_use_is_named():
     with pytest.raises(UsageError, match="two rows"):
         pretrain(torch.zeros(1, 1, 8, 8))
-    with pytest.raises(UsageError, match="replaced"):
-        pretrain(torch.zeros(4, 1, 8, 8), replaced=1.0)
     with pytest.raises(UsageError, match="shape"):
         pretrain(torch.zeros(4, 8))

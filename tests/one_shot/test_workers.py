@@ -21,6 +21,7 @@ from tacit.company.one_shot_common import own_inputs
 from tacit.company.one_shot_workers import _table, check_several
 from tacit.company.train import train, train_one_shot
 from tacit.errors import DataError, StorageError, UsageError
+from tacit.one_shot.flips import flips
 from tacit.one_shot.learn.network import network
 from tacit.one_shot.learn.trees import trees
 from tacit.one_shot.workers import Workers
@@ -268,7 +269,7 @@ def test_more_processes_than_rows_can_be_shared_out_to():
 def test_pictures_are_for_one_process():
     learner = replace(network(), workers=Workers(1, 2, 2))
     with pytest.raises(UsageError, match="not from pictures"):
-        learner.fit(torch.zeros(20, 1, 8, 8), np.zeros(20, np.uint8), None, 1)
+        learner.fit(torch.zeros(20, 1, 8, 8), np.zeros(20, np.uint8), flips(0.6), 1)
 
 
 def test_a_process_without_the_table_or_with_another_one_says_who_it_is(ready, tmp_path, monkeypatch):

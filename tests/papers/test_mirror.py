@@ -9,7 +9,8 @@ from tacit.audit.input_attacks.decoder import decoder
 from tacit.audit.inputs import attack_inputs
 from tacit.contracts import View
 from tacit.errors import UsageError
-from tacit.models import ConvBottom, MlpBottom, WideDeepBottom
+from tacit.models import ConvBottom, WideDeepBottom
+from tests.plain_network import MlpBottom
 
 
 def generator(seed=5):

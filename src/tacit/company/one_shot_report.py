@@ -314,7 +314,7 @@ def _fisher(
         bound = fisher_bound(_Mixed(bottom, form["width"]), seen, Columns(*names), scale)
     except UsageError as error:
         return {}, str(error)
-    return dict(bound.columns), ""
+    return bound, ""
 
 
 _NEVER_LABELS = (

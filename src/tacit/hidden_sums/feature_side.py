@@ -97,9 +97,7 @@ class FeatureSide:
         return bytes_of(gen_shuffle(of, psi, self._secret))
 
     def read(self, partition: int, groups: NDArray[Any], answer: bytes) -> NDArray[np.int64]:
-        """The noisy sum of each group, by its number; a `ProtocolError` ends the run where no labels and no noise give
-        them.
-        """
+        """The noisy sum of each group, by its number; a `ProtocolError` where no labels and no noise give them."""
         order, _ = self._shuffled(partition, groups)
         if len(answer) != 8 * len(order):
             raise ProtocolError(f"an answer of {len(answer)} bytes for {len(order)} groups")

@@ -6,7 +6,6 @@ through both halves (`layer_names()`), so a gradient can be read anywhere. Any o
 
 from tacit.models.conv import ConvBottom, ConvTop, conv
 from tacit.models.layers import Columns, Layered
-from tacit.models.mlp import MlpBottom, MlpTop, mlp
 from tacit.models.wide_deep import RowwiseAdam, WideDeepBottom, WideDeepTop, adam, wide_deep
 
 __all__ = [
@@ -14,13 +13,10 @@ __all__ = [
     "ConvBottom",
     "ConvTop",
     "Layered",
-    "MlpBottom",
-    "MlpTop",
     "RowwiseAdam",
     "WideDeepBottom",
     "WideDeepTop",
     "adam",
     "conv",
-    "mlp",
     "wide_deep",
 ]

@@ -52,9 +52,7 @@ class Layered(nn.Module):
             x = self.get_submodule(name)(x)
         return x
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Send a batch through all layers."""
-        return self.run(x)
+    forward = run
 
 
 def glorot_linear(inputs: int, outputs: int, generator: torch.Generator | None) -> nn.Linear:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import special
 from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
@@ -135,10 +136,7 @@ def save_own(model: Any, folder: Path) -> None:
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Scores (rows, outputs) as probabilities: (rows,) of the second of two classes, else (rows, classes)."""
-    if scores.shape[1] == 1:
-        return 1 / (1 + np.exp(-np.clip(scores[:, 0], -500, 500)))
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+    return np.asarray(special.expit(scores[:, 0]) if scores.shape[1] == 1 else special.softmax(scores, axis=1))
 
 
 def loss(scores: NDArray[np.float64], target: Target) -> float:
@@ -147,6 +145,4 @@ def loss(scores: NDArray[np.float64], target: Target) -> float:
         return float(np.mean((scores[:, 0] - target.values) ** 2))
     if target.outputs == 1:
         return float(np.mean(np.logaddexp(0.0, np.where(target.values == 1, -scores[:, 0], scores[:, 0]))))
-    top = scores.max(axis=1)
-    spread = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
-    return float(np.mean(spread - scores[np.arange(len(scores)), target.values]))
+    return float(np.mean(special.logsumexp(scores, axis=1) - scores[np.arange(len(scores)), target.values]))

@@ -47,6 +47,7 @@ from tacit.wire.line import DeskLine, Dialer, refused_by
 
 CHUNK = 1 << 28  # bytes of an embedding that are sent and acknowledged at a time
 PROTOCOL = 1
+_PATIENCE = 120.0  # seconds that a feature party waits for the label party's hello
 _EQUAL = {
     "protocol": "install the same version of Tacit on both sides",
     "version": "install the same version of Tacit on both sides",
@@ -77,8 +78,10 @@ class Greeting:
         """As it crosses the wire."""
         return control("hello", 0, asdict(self))
 
-    def heard(self, message: Message, peer: str) -> Greeting:
-        """A peer's words, if they fit ours; else a `RefusedError` that names the field."""
+    def heard(self, message: Message | None, peer: str) -> Greeting:
+        """A peer's words, if any came in time and fit ours; else a `RefusedError` that names the field."""
+        if message is None:
+            raise LinkError(f"{peer} says nothing after connecting")
         if message.kind == "refusal":
             raise refused_by(message, peer)
         if message.kind != "hello":
@@ -165,20 +168,15 @@ def rows_of_chunk(width: int) -> int:
 class Asking:
     """A feature party's side of the conversation, over a line that lasts."""
 
-    def __init__(
-        self, line: Callable[[Callable[[Link], None]], Dialer], greeting: Greeting, *, patience: float = 120.0
-    ) -> None:
-        self._greeting, self._patience = greeting, patience
+    def __init__(self, line: Callable[[Callable[[Link], None]], Dialer], greeting: Greeting) -> None:
+        self._greeting = greeting
         self._open: Message | None = None
         self.mechanism: Mechanism | None = None
         self.line = line(self._greet)
 
     def _greet(self, link: Link) -> None:
         link.send(self._greeting.message())
-        answer = link.recv(self._patience)
-        if answer is None:
-            raise LinkError(f"{link.peer} says nothing for {self._patience:.0f} s after connecting")
-        theirs = self._greeting.heard(answer, link.peer)
+        theirs = self._greeting.heard(link.recv(_PATIENCE), link.peer)
         try:
             mechanism = read_mechanism(theirs.mechanism)
         except ProtocolError as error:
@@ -211,9 +209,7 @@ class Asking:
         return unpacked(answer.payload, count, outcomes(self.mechanism))
 
     def sums(self, groups: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The sum of labels of each group with its noise, for each partition of groups (rows, partitions), from 0
-        on.
-        """
+        """The noisy sum of labels of each group, for each partition of groups (rows, partitions) from 0 on."""
         answer = self.ask(Message(0, "groups", torch.from_numpy(np.ascontiguousarray(groups)), b""), "sums")
         counts = (groups.max(axis=0) + 1).tolist()
         if len(answer.payload) != sum(counts):
@@ -251,10 +247,7 @@ class Asking:
 
 def greet_feature_party(link: Link, greeting: Greeting, *, patience: float = 10.0) -> None:
     """Hear a feature party's hello, and answer it if nothing speaks against it."""
-    said = link.recv(patience)
-    if said is None:
-        raise LinkError(f"{link.peer} says nothing for {patience:.0f} s after connecting")
-    greeting.heard(said, link.peer)
+    greeting.heard(link.recv(patience), link.peer)
     link.send(greeting.message())
 
 

@@ -7,38 +7,23 @@ single column's entry bounds the error of any unbiased decoder of it, even of on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-
 import torch
 from torch import Tensor, nn
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.errors import UsageError
 
-
-@dataclass(frozen=True)
-class FisherBound:
-    """The least squared error of unbiased decoders, in units of a column's variance over the training rows.
-
-    It is no bound for decoders that use what they know of other rows (those are biased, and the audit measures them),
-    and no word about categories. At 1 and above, an unbiased decoder is no better than the mean.
-    """
-
-    columns: Mapping[str, float]  # for each numeric column the mean over rows of its least error
-    worst: Mapping[str, float]  # for each numeric column the least error that 95 of 100 rows have at least
-    # the mean over rows of the diagonal Fisher information leakage; its inverse bounds the mean over columns
-    dfil: float
+_ROWS = 4096  # the first ones, over which it is the mean
 
 
-def fisher_bound(
-    bottom: nn.Module, inputs: Inputs, columns: Columns, scale: float | Tensor, *, rows: int = 4096
-) -> FisherBound:
-    """The bound for a bottom whose embedding gets Gaussian noise before it is ranked and sent; ranks take nothing back.
+def fisher_bound(bottom: nn.Module, inputs: Inputs, columns: Columns, scale: float | Tensor) -> dict[str, float]:
+    """For each numeric column the least squared error of unbiased decoders, a mean over rows, in units of its variance.
 
-    The bottom is called with codes and numbers of the first `rows` rows, and differentiable in the numbers; `scale` is
-    the noise's standard deviation, one for all or one for each number of the embedding.
+    The embedding gets Gaussian noise before it is ranked and sent; ranks take nothing back. The bottom is called with
+    codes and numbers, and differentiable in the numbers; `scale` is the noise's standard deviation, one for all or one
+    for each number of the embedding. It is no bound for decoders that use what they know of other rows (those are
+    biased, and the audit measures them), and no word about categories. At 1 and above, an unbiased decoder is no better
+    than the mean.
     """
     if not isinstance(bottom, nn.Module):
         raise UsageError(
@@ -50,15 +35,8 @@ def fisher_bound(
     spread = torch.as_tensor(scale, dtype=torch.float32)
     if not bool((torch.isfinite(spread) & (spread > 0)).all()):
         raise UsageError(f"the Fisher bound needs noise: scale is {scale}, pass positive numbers")
-    information = _information(bottom, inputs[slice(0, rows)], spread)
-    error = 1 / information.clamp_min(1e-12)
-    named = (*columns.numeric, *columns.flagged)
-    low = torch.quantile(error, 0.05, dim=0)
-    return FisherBound(
-        MappingProxyType(dict(zip(named, error.mean(0).tolist(), strict=True))),
-        MappingProxyType(dict(zip(named, low.tolist(), strict=True))),
-        float(information.mean()),
-    )
+    error = 1 / _information(bottom, inputs[slice(0, _ROWS)], spread).clamp_min(1e-12)
+    return dict(zip((*columns.numeric, *columns.flagged), error.mean(0).tolist(), strict=True))
 
 
 def _information(bottom: nn.Module, inputs: Inputs, spread: Tensor) -> Tensor:

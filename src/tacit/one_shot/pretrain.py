@@ -23,31 +23,26 @@ from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, optim
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.workers import ALONE, Epochs, Workers
 
-EPOCHS = 6
-"""How often each row is seen."""
-REPLACED = 0.4
-"""The share of cells that are replaced."""
-MOST_CODES = 1024
-"""Outputs of a column at most."""
+EPOCHS = 6  # how often each row is seen
+MOST_CODES = 1024  # outputs of a column at most
+_REPLACED = 0.4  # the share of cells
 _BATCH = 512
 _WARMTH = 0.2  # of the softmax over pictures
 
 
-def trunk_for(inputs: Inputs | Tensor, width: int = 64) -> TableTrunk | PictureTrunk:
+def trunk_for(inputs: Inputs | Tensor) -> TableTrunk | PictureTrunk:
     """A trunk that has learnt nothing yet, for rows like these."""
     if isinstance(inputs, Inputs):
-        return TableTrunk(inputs.cardinalities, inputs.numeric.shape[1], width)
+        return TableTrunk(inputs.cardinalities, inputs.numeric.shape[1])
     if inputs.ndim != 4:
         raise UsageError(f"pictures must be of shape (rows, channels, height, width), not {tuple(inputs.shape)}")
-    return PictureTrunk(inputs.shape[1], width)
+    return PictureTrunk(inputs.shape[1])
 
 
 def pretrain(
     inputs: Inputs | Tensor,
     *,
     epochs: int = EPOCHS,
-    replaced: float = REPLACED,
-    width: int = 64,
     seed: int = 0,
     threads: int = 1,
     progress: Progress = lambda *_: None,
@@ -55,20 +50,18 @@ def pretrain(
 ) -> TableTrunk | PictureTrunk:
     """A trunk that has learnt from rows alone."""
     count("epochs", epochs)
-    if not 0 < replaced < 1:
-        raise UsageError(f"replaced must be a share between 0 and 1, not {replaced}")
     if len(inputs) < 2:
         raise UsageError("there is nothing to learn from fewer than two rows: skip pretraining")
     workers.check(len(inputs))
     where, size = workers.where, rows_a_step(len(inputs), _BATCH)
     with same_draws(seed, threads, where):
-        trunk = trunk_for(inputs, width)
+        trunk = trunk_for(inputs)
         loss_of: Callable[[nn.Module, list[Tensor], slice], Tensor] = _views_loss
         if isinstance(inputs, Inputs):
             sizes = [*(min(codes, MOST_CODES) for codes in inputs.cardinalities), inputs.numeric.shape[1]]
-            net, loss_of = Scorer(trunk, width, sum(sizes)), partial(_masked_loss, sizes, replaced)
+            net, loss_of = Scorer(trunk, trunk.width, sum(sizes)), partial(_masked_loss, sizes)
         else:
-            net = Scorer(trunk, width, width)
+            net = Scorer(trunk, trunk.width, trunk.width)
         optimizer = optimizer_of(net.to(where), where, 2e-3)
         rows = placed(inputs.tensors if isinstance(inputs, Inputs) else [inputs], where)
         forward = workers.wrapped(net)
@@ -85,13 +78,13 @@ def pretrain(
     return trunk.to(CPU).eval()
 
 
-def _masked_loss(sizes: Sequence[int], replaced: float, predict: nn.Module, rows: list[Tensor], mine: slice) -> Tensor:
+def _masked_loss(sizes: Sequence[int], predict: nn.Module, rows: list[Tensor], mine: slice) -> Tensor:
     """How far the true cells are from what is predicted for rows whose cells are partly those of others.
 
     Of all rows of a batch cells are replaced, of one's own they are predicted.
     """
     categorical, numeric = rows
-    found = predict(_mixed(categorical, replaced)[mine], _mixed(numeric, replaced)[mine])
+    found = predict(_mixed(categorical)[mine], _mixed(numeric)[mine])
     categorical, numeric = categorical[mine] % MOST_CODES, numeric[mine]
     *codes, numbers = found.split(list(sizes), dim=1)
     losses = [nn.functional.cross_entropy(logits, categorical[:, place]) for place, logits in enumerate(codes)]
@@ -99,10 +92,10 @@ def _masked_loss(sizes: Sequence[int], replaced: float, predict: nn.Module, rows
     return torch.stack(losses).mean()
 
 
-def _mixed(cells: Tensor, replaced: float) -> Tensor:
-    """The cells, each replaced at this chance by the same column of another row."""
+def _mixed(cells: Tensor) -> Tensor:
+    """The cells, some of them replaced by the same column of another row."""
     others = cells.gather(0, torch.rand(cells.shape, device=cells.device).argsort(dim=0))
-    return torch.where(torch.rand(cells.shape, device=cells.device) < replaced, others, cells)
+    return torch.where(torch.rand(cells.shape, device=cells.device) < _REPLACED, others, cells)
 
 
 def _views_loss(predict: nn.Module, rows: list[Tensor], _: slice) -> Tensor:

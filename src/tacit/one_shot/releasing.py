@@ -119,9 +119,7 @@ def attack_groups(home: Home) -> ReleaseAudit:
 
 
 def release(bottom: Bottom, form: Form, home: Home) -> Released:
-    """An embedding in the first form, this one or a weaker one, that holds the limit; a `LimitError` where none
-    does.
-    """
+    """An embedding in the first form, this one or a weaker one, that holds the limit; else a `LimitError`."""
     home.progress("embedding", 0, 1)
     z = bottom.embed(home.shown, threads=home.threads)
     home.progress("embedding", 1, 1)

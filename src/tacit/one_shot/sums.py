@@ -81,9 +81,7 @@ class Sums:
         return " ".join([str(said.pop("mechanism")), *(f"{name} {value}" for name, value in said.items())])
 
     def check(self, partition: NDArray[Any], rows: int) -> int:
-        """How many groups a partition has that a peer sent; it may be anything: too small a one is a
-        `ProtocolError`.
-        """
+        """How many groups a peer's partition has; one that is none, or has too small a group, is refused."""
         if not isinstance(partition, np.ndarray) or partition.shape != (rows,) or partition.dtype.kind not in "iu":
             raise ProtocolError(f"a partition is a whole number for each of {rows} rows")
         if not rows or partition.min() < 0 or partition.max() >= rows:
@@ -147,9 +145,7 @@ class Sums:
 
     @classmethod
     def read(cls, parameters: Mapping[str, Any]) -> Sums:
-        """What `parameters` gave, from somebody who may send anything: what is no such mechanism is a
-        `ProtocolError`.
-        """
+        """What `parameters` gave, from somebody who may send anything: what is none is a `ProtocolError`."""
         hidden = parameters.get("mechanism") == _NAMES[True]
         check_parameters(parameters, _NAMES[hidden], _VERSION, ("scaled", *_MOST, *_FIXED))
         scaled, wrong = word_of(parameters["scaled"]), _wrong({name: parameters[name] for name in _MOST})

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import importlib
 import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
-from tacit.one_shot._rows import Progress
+from tacit.one_shot._rows import Progress, Target, learnable
 
 LEARNERS = ("trees", "network", "linear")  # the learners that have a name; `own` takes an object of the user's
 FILE = "bottom.json"
@@ -49,13 +52,23 @@ class Bottom(Protocol):
         ...
 
 
-class Learner(Protocol):
-    """How to learn; `name` is that of its file."""
+@dataclass(frozen=True)
+class Task:
+    """What there is to learn."""
 
-    @property
-    def name(self) -> str:
-        """The name in configs."""
-        ...
+    inputs: Inputs | Tensor  # the rows
+    target: Target  # what was sent of the labels of the first ones
+    mechanism: Any  # by which it was sent
+    width: int  # how many numbers a row shall get
+    seed: int  # of everything that is drawn
+    threads: int  # that may be used
+    progress: Progress  # is told how far it is
+
+
+class Learner(ABC):
+    """How to learn."""
+
+    name: ClassVar[str]  # in configs: that of its file
 
     def fit(
         self,
@@ -69,7 +82,12 @@ class Learner(Protocol):
         progress: Progress = lambda *_: None,
     ) -> Bottom:
         """Learn from the first `len(sent)` rows, which have labels; rows after them help where no label is needed."""
-        ...
+        target = learnable(inputs, sent, mechanism, width)
+        return self.learn(Task(inputs, target, mechanism, width, seed, threads, progress))
+
+    @abstractmethod
+    def learn(self, task: Task) -> Bottom:
+        """The same, of what was checked."""
 
 
 def learner(name: str, **options: Any) -> Learner:
@@ -96,5 +114,8 @@ def load_bottom(folder: Path) -> Bottom:
         raise DataError(f"{folder} holds no bottom ({error!r}): learn again") from None
     if name not in LEARNERS:
         raise DataError(f"{folder} holds a bottom of {name!r}, not of {', '.join(LEARNERS)}: load it with own(...)")
-    loaded: Bottom = importlib.import_module(f"tacit.one_shot.learn.{name}").load(folder, state)
+    try:
+        loaded: Bottom = importlib.import_module(f"tacit.one_shot.learn.{name}").load(folder, state)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise DataError(f"{folder} holds no bottom of {name!r} ({error!r}): learn again") from None
     return loaded

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError, TensorError
+from tacit.errors import TensorError
 from tacit.models.layers import count
-from tacit.one_shot._rows import Progress, Target, learnable, table_of
-from tacit.one_shot.learn import FILE
+from tacit.one_shot._rows import Target, table_of
+from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import in_blocks
 
@@ -40,7 +40,7 @@ class LinearBottom:
     cardinalities: tuple[int, ...]  # the number of codes of each categorical column
     weights: NDArray[np.float64]  # of each code and each basis of each number; one column for each score
     mix: NDArray[np.float64]  # a matrix (columns x scores, width)
-    name: str = field(default="linear", init=False)
+    name = "linear"
 
     @property
     def width(self) -> int:
@@ -90,47 +90,32 @@ class LinearBottom:
 
 def load(folder: Path, state: Mapping[str, Any]) -> LinearBottom:
     """What `LinearBottom.save` wrote; `state` is its JSON."""
-    try:
-        sizes = tuple(count("cardinality", size) for size in state["cardinalities"])
-        weights, mix = (np.asarray(state[key], dtype=np.float64) for key in ("weights", "mix"))
-        if weights.ndim != 2 or mix.ndim != 2 or not (np.isfinite(weights).all() and np.isfinite(mix).all()):
-            raise ValueError("weights and mix must be tables of finite numbers")
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder / FILE} is no linear bottom ({error!r}): learn again") from None
+    sizes = tuple(count("cardinality", size) for size in state["cardinalities"])
+    weights, mix = (np.asarray(state[key], dtype=np.float64) for key in ("weights", "mix"))
+    if weights.ndim != 2 or mix.ndim != 2 or not (np.isfinite(weights).all() and np.isfinite(mix).all()):
+        raise ValueError("weights and mix must be tables of finite numbers")
     return LinearBottom(sizes, weights, mix)
 
 
-@dataclass(frozen=True)
-class Linear:
+class Linear(Learner):
     """A learner of linear scores: least squares, shrunk as much as is best for rows left out."""
 
-    name: str = field(default="linear", init=False)
+    name = "linear"
 
-    def fit(
-        self,
-        inputs: Inputs | Tensor,
-        sent: NDArray[Any],
-        mechanism: Any,
-        width: int,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        progress: Progress = lambda *_: None,
-    ) -> LinearBottom:
-        """Learn from the first `len(sent)` rows; how much to shrink is chosen on folds of them."""
-        target = learnable(inputs, sent, mechanism, width)
-        rows = table_of(inputs, self.name)[slice(len(sent))]
-        wanted, places = _indicators(target), _weighed(rows)
-        fold = np.random.default_rng([seed, 2]).permutation(len(rows)) % _FOLDS
+    def learn(self, task: Task) -> LinearBottom:
+        """How much to shrink is chosen on folds of the rows with labels."""
+        rows = table_of(task.inputs, self.name)[slice(len(task.target.values))]
+        wanted, places = _indicators(task.target), _weighed(rows)
+        fold = np.random.default_rng([task.seed, 2]).permutation(len(rows)) % _FOLDS
         sums = []
         for k in range(_FOLDS):
             sums.append(_sums(rows, wanted, np.flatnonzero(fold == k), places))
-            progress("adding up columns", k + 1, _FOLDS)
+            task.progress("adding up columns", k + 1, _FOLDS)
         weights = _best(sums)[places]
-        bare = LinearBottom(rows.cardinalities, weights, np.zeros((0, width)))
+        bare = LinearBottom(rows.cardinalities, weights, np.zeros((0, task.width)))
         shares = bare.shares(rows)
         scores = np.tile(np.eye(weights.shape[1]), (shares.shape[1] // weights.shape[1], 1))
-        return LinearBottom(rows.cardinalities, weights, mixing(covariance([shares]), scores, width))
+        return LinearBottom(rows.cardinalities, weights, mixing(covariance([shares]), scores, task.width))
 
 
 linear = Linear  # as the other learners are made; it has no options

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.models.layers import count
 from tacit.one_shot._batches import placed
 from tacit.one_shot._network import (
@@ -33,8 +32,8 @@ from tacit.one_shot._network import (
     scores_of,
     units_of,
 )
-from tacit.one_shot._rows import Progress, Target, learnable
-from tacit.one_shot.learn import FILE
+from tacit.one_shot._rows import Progress, Target
+from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
 from tacit.one_shot.same_bits import mixed
@@ -52,7 +51,7 @@ class NetworkBottom:
 
     trunk: nn.Module  # rows to units
     mix: NDArray[np.float64]  # a matrix (units, width)
-    name: str = field(default="network", init=False)
+    name = "network"
 
     @property
     def width(self) -> int:
@@ -88,69 +87,54 @@ class NetworkBottom:
 def load(folder: Path, state: Mapping[str, Any]) -> NetworkBottom:
     """What `NetworkBottom.save` wrote; `state` is its JSON."""
     kinds: dict[str, type[TableTrunk | PictureTrunk]] = {"TableTrunk": TableTrunk, "PictureTrunk": PictureTrunk}
-    try:
-        members = count("members", state["members"], high=_MOST_MEMBERS)
-        trunk = Members([kinds[state["kind"]](**state["trunk"]) for _ in range(members)])
-        tensors = load_file(folder / _WEIGHTS)
-        mix = tensors.pop("mix").double().numpy().reshape(members * state["trunk"]["width"], -1)
-        trunk.load_state_dict({key.removeprefix("trunk."): value for key, value in tensors.items()})
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise DataError(f"{folder} holds no network ({error!r}): learn again") from None
+    members = count("members", state["members"], high=_MOST_MEMBERS)
+    trunk = Members([kinds[state["kind"]](**state["trunk"]) for _ in range(members)])
+    tensors = load_file(folder / _WEIGHTS)
+    mix = tensors.pop("mix").double().numpy().reshape(members * state["trunk"]["width"], -1)
+    trunk.load_state_dict({key.removeprefix("trunk."): value for key, value in tensors.items()})
     return NetworkBottom(trunk.eval(), mix)
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Learner):
     """A learner of a small network."""
 
     fitting: Fitting  # how it is fitted
     # True to learn without labels first, False not to, or a trunk of the user's (rows to units)
     pretraining: bool | nn.Module = True
-    # whether the loss of two classes is that of the flipped label, BCE(sent, b + (a - b) p): then scores are of true
-    # labels, and a network ranks better by them too
-    corrected: bool = True
     # how many networks there are, each stopped on rows of its own that it has not seen: the mean of their scores is
     # steadier. Of pictures and of trunks of the user's there is one
     members: int = 4
     workers: Workers = ALONE  # the processes that learn together, and where it is kept how far they are
     begin: Callable[[int, int, int], None] = lambda *_: None  # told of rows, labels and seed before it is fitted
-    name: str = field(default="network", init=False)
+    name = "network"
 
-    def fit(
-        self,
-        inputs: Inputs | Tensor,
-        sent: NDArray[Any],
-        mechanism: Any,
-        width: int,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        progress: Progress = lambda *_: None,
-    ) -> NetworkBottom:
-        """Learn from the first `len(sent)` rows; those after them help without labels."""
+    def learn(self, task: Task) -> NetworkBottom:
+        """Rows without labels help before there are any."""
+        inputs, labels, seed, progress = task.inputs, len(task.target.values), task.seed, task.progress
         if self.workers.count > 1 and not isinstance(inputs, Inputs):
             raise UsageError("several processes learn from tables, not from pictures: start it without torchrun")
-        target = learnable(inputs, sent, mechanism, width).scaled
-        self.begin(len(inputs), len(sent), seed)
-        workers, threads = self.workers.within(f"{len(sent)} labels"), max(1, threads // self.workers.here)
-        link = _flipped(mechanism) if self.corrected and target.classes == 2 else None
+        target = task.target.scaled
+        self.begin(len(inputs), labels, seed)
+        workers, threads = self.workers.within(f"{labels} labels"), max(1, task.threads // self.workers.here)
+        link = _flipped(task.mechanism) if target.classes == 2 else None
         trunks = self._trunks(inputs, seed, threads, progress, workers)
-        tensors = [tensor[: len(sent)] for tensor in _tensors_of(inputs)]
+        tensors = [tensor[:labels] for tensor in _tensors_of(inputs)]
         rows = placed(tensors, workers.where)  # once for all members
         weights = []
         for place, trunk in enumerate(trunks):
             with same_draws(seed + 1 + place, threads, workers.where):
                 net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-                _start(net, target, mechanism if link else None)
+                _start(net, target, task.mechanism)
                 fitting, name = self.fitting, f"network {place}"
                 fit_scorer(net, rows, target, fitting, link=link, progress=progress, workers=workers, name=name)
                 weights.append(net.score.weight.detach().double().numpy().T / len(trunks))
         whole = Members(trunks).eval()
         mix = None
         if workers.rank == 0:
-            some = [tensor[:: -(-len(sent) // _SPREAD_ROWS)] for tensor in tensors]
+            some = [tensor[:: -(-labels // _SPREAD_ROWS)] for tensor in tensors]
             with same_draws(seed, threads):
-                mix = torch.from_numpy(mixing(covariance(_units(whole, some)), np.concatenate(weights), width))
+                mix = torch.from_numpy(mixing(covariance(_units(whole, some)), np.concatenate(weights), task.width))
         return NetworkBottom(whole, workers.same(mix).numpy())
 
     def _trunks(
@@ -167,30 +151,29 @@ class Network:
             return [trunk_for(inputs) for _ in range(members)]
 
 
-def network(
-    *, pretraining: bool | nn.Module = True, corrected: bool = True, members: int = 4, **fitting: Any
-) -> Network:
+def network(*, pretraining: bool | nn.Module = True, members: int = 4, **fitting: Any) -> Network:
     """A small network; further options are those of `Fitting`.
 
     >>> network(pretraining=False, epochs=3).fitting.epochs
     3
     """
     usual = {"epochs": 24, "patience": 4, "batch": 512, "rate": 1e-3, "decay": 0.01}
-    return Network(Fitting(**(usual | fitting)), pretraining, corrected, count("members", members, high=_MOST_MEMBERS))
+    return Network(Fitting(**(usual | fitting)), pretraining, count("members", members, high=_MOST_MEMBERS))
 
 
 def _start(net: Scorer, target: Target, mechanism: Any) -> None:
     """Begin at the share of the second of two classes, so that the first steps are not spent on it."""
     if target.classes == 2:
-        share = float(target.values.mean())
-        if mechanism is not None:
-            share = (share - float(mechanism.b)) / float(mechanism.a - mechanism.b)
+        share = (float(target.values.mean()) - float(mechanism.b)) / float(mechanism.a - mechanism.b)
         with torch.no_grad():
             net.score.bias.fill_(float(np.log((share := min(max(share, 0.01), 0.99)) / (1 - share))))
 
 
 def _flipped(mechanism: Any) -> Any:
-    """From the logit of a true label to that of a flipped one: the forward correction."""
+    """From the logit of a true label to that of a flipped one: the loss is BCE(sent, b + (a - b) p).
+
+    Then scores are of true labels, and a network ranks better by them, too.
+    """
     a, b = float(mechanism.a), float(mechanism.b)
     return lambda scores: torch.logit(b + (a - b) * torch.sigmoid(scores), eps=1e-6)
 

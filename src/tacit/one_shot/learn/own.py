@@ -7,7 +7,7 @@ rows to units, which are fitted and mixed as those of the learner `network` are.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import TensorError, UsageError
-from tacit.one_shot._rows import Progress, fresh, learnable, matrix, save_own
-from tacit.one_shot.learn import Bottom, Learner
+from tacit.one_shot._rows import fresh, matrix, save_own
+from tacit.one_shot.learn import Bottom, Learner, Task
 from tacit.one_shot.learn.network import network
 
 _SCORES = ("transform", "decision_function", "predict_proba", "predict")
@@ -32,7 +32,7 @@ class OwnBottom:
     width: int  # how many numbers a row gets
     # a SHA-256 of the embedding of the training rows, the version of the embedding: nobody can look inside
     digest: str = ""
-    name: str = field(default="own", init=False)
+    name = "own"
 
     def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
@@ -50,39 +50,26 @@ class OwnBottom:
 
 
 @dataclass(frozen=True)
-class Own:
+class Own(Learner):
     """A learner around an object of the user's or a factory of one."""
 
     made: Any
-    name: str = field(default="own", init=False)
+    name = "own"
 
-    def fit(
-        self,
-        inputs: Inputs | Tensor,
-        sent: NDArray[Any],
-        mechanism: Any,
-        width: int,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        progress: Progress = lambda *_: None,
-    ) -> Bottom:
-        """Fit a copy of it to the labels as they were sent, on the first `len(sent)` rows."""
-        target = learnable(inputs, sent, mechanism, width)
-        model = fresh(self.made)
+    def learn(self, task: Task) -> Bottom:
+        """Fit a copy of it to the labels as they were sent."""
+        model, labels = fresh(self.made), len(task.target.values)
         if isinstance(model, nn.Module):
-            trunk = network(pretraining=model)
-            return trunk.fit(inputs, sent, mechanism, width, seed=seed, threads=threads, progress=progress)
+            return network(pretraining=model).learn(task)
         if not hasattr(model, "fit") or not any(hasattr(model, name) for name in _SCORES):
             raise UsageError(
                 f"{type(model).__name__} has no fit with one of {', '.join(_SCORES)}: a learner needs both"
             )
-        rows = _rows(inputs)[: len(sent)]
-        fitted = model.fit(rows, target.values)
-        bottom = OwnBottom(model if fitted is None else fitted, width)
-        version = hashlib.sha256(bottom.embed(inputs[: len(sent)]).tobytes())
-        progress("fitting", 1, 1)
-        return OwnBottom(bottom.model, width, version.hexdigest())
+        fitted = model.fit(_rows(task.inputs)[:labels], task.target.values)
+        bottom = OwnBottom(model if fitted is None else fitted, task.width)
+        version = hashlib.sha256(bottom.embed(task.inputs[:labels]).tobytes())
+        task.progress("fitting", 1, 1)
+        return replace(bottom, digest=version.hexdigest())
 
 
 def own(made: Any) -> Learner:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
-from tacit.errors import DataError
 from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._rows import Progress, Target, learnable, matrix, table_of, unordered
-from tacit.one_shot.learn import FILE
+from tacit.one_shot._rows import Target, matrix, table_of, unordered
+from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
 
@@ -37,7 +36,7 @@ class TreesBottom:
 
     forest: Forest  # the trees of all folds
     mix: NDArray[np.float64]  # a matrix (trees, width)
-    name: str = field(default="trees", init=False)
+    name = "trees"
 
     @property
     def width(self) -> int:
@@ -75,50 +74,37 @@ class TreesBottom:
 
 def load(folder: Path, state: Mapping[str, Any]) -> TreesBottom:
     """What `TreesBottom.save` wrote; `state` is its JSON."""
-    try:
-        folds, outputs = count("folds", state["folds"]), count("outputs", state["outputs"])
-        mix = np.asarray(state["mix"], dtype=np.float64).reshape(-1, count("width", state["width"], high=WIDEST))
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{folder / FILE} is no bottom of trees ({error!r}): learn again") from None
-    forest = Forest.load(folder, folds, outputs)
+    mix = np.asarray(state["mix"], dtype=np.float64).reshape(-1, count("width", state["width"], high=WIDEST))
+    forest = Forest.load(folder, count("folds", state["folds"]), count("outputs", state["outputs"]))
     if len(mix) != len(forest.weights) or not np.isfinite(mix).all():
-        raise DataError(f"{folder / FILE} does not fit the trees beside it: learn again")
+        raise ValueError("the matrix does not fit the trees beside it")
     return TreesBottom(forest, mix)
 
 
 @dataclass(frozen=True)
-class Trees:
+class Trees(Learner):
     """A learner of boosted trees."""
 
     growth: Growth  # how trees grow
     sample: int | None = None  # how many rows they learn from at most, drawn at random; None for all
-    name: str = field(default="trees", init=False)
+    name = "trees"
 
-    def fit(
-        self,
-        inputs: Inputs | Tensor,
-        sent: NDArray[Any],
-        mechanism: Any,
-        width: int,
-        *,
-        seed: int = 0,
-        threads: int = 1,
-        progress: Progress = lambda *_: None,
-    ) -> TreesBottom:
-        """Learn from the first `len(sent)` rows; plain cross entropy, which ranks as well as a corrected one."""
-        rows, target = table_of(inputs, self.name), learnable(inputs, sent, mechanism, width).scaled
-        rows, codes = rows[: len(sent)], unordered(rows, _MANY_CODES)
-        if self.sample is not None and self.sample < len(sent):
-            drawn = np.sort(np.random.default_rng([seed, 3]).permutation(len(sent))[: self.sample])
+    def learn(self, task: Task) -> TreesBottom:
+        """By plain cross entropy, which ranks as well as a corrected one."""
+        target, labels, threads, progress = task.target.scaled, len(task.target.values), task.threads, task.progress
+        rows = table_of(task.inputs, self.name)[:labels]
+        codes = unordered(rows, _MANY_CODES)
+        if self.sample is not None and self.sample < labels:
+            drawn = np.sort(np.random.default_rng([task.seed, 3]).permutation(labels)[: self.sample])
             rows, target = rows[torch.from_numpy(drawn)], Target(target.values[drawn], target.classes)
         table = matrix(rows)
         growth = _fewer(self.growth, target.outputs)
-        forest = Forest.fit(table, target, growth, unordered=codes, seed=seed, threads=threads, progress=progress)
+        forest = Forest.fit(table, target, growth, unordered=codes, seed=task.seed, threads=threads, progress=progress)
         some = table[np.linspace(0, len(table) - 1, min(_SAMPLE, len(table))).astype(np.intp)]
         mix = forest.weights
-        if width > 1 or target.outputs > 1:
+        if task.width > 1 or target.outputs > 1:
             progress("choosing directions", 0, 1)
-            mix = mixing(covariance(forest.values(some, threads)), forest.weights, width)
+            mix = mixing(covariance(forest.values(some, threads)), forest.weights, task.width)
             progress("choosing directions", 1, 1)
         return TreesBottom(forest, mix)
 

@@ -41,11 +41,6 @@ class Stacked:
     groups: tuple[tuple[int, ...], ...]
     _there: dict[torch.device, _Placed] = field(default_factory=dict, init=False, repr=False)
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The replicas as the groups have them; 0, 1, 2, ... where the caller's order is grouped already."""
-        return tuple(replica for group in self.groups for replica in group)
-
     def init(self) -> tuple[Any, ...]:
         """The state before the first step: one part for each group."""
         return tuple(self.protections[group[0]].init() for group in self.groups)

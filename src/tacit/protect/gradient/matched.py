@@ -308,9 +308,7 @@ class Spread:
         return cls(square.new_zeros(stack), square, square.new_zeros(stack), basis)
 
     def add(self, rows: Tensor, size: Tensor, counts: Tensor) -> Spread:
-        """The sums after one more batch of rows of this root mean square length, or as they were where it does not
-        count.
-        """
+        """The sums after one more batch, of this root mean square length, or as they were where it does not count."""
         return Spread(*_added(self.weight, self.square, self.rest, self.basis, rows, size, counts), self.basis)
 
     def renew(self, rows: Tensor) -> Spread:
