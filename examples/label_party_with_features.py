@@ -19,24 +19,25 @@ import tacit
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.standard import on_batches
 from tacit.lab.data import flights
-from tacit.lab.data.joined import Part, Split
+from tacit.lab.data.rows import Data, Rows, Table
 from tacit.models import adam, wide_deep
 
 
-def inputs(part: Part, *, airport: bool) -> tuple[list[Tensor], list[Tensor]]:
+def inputs(rows: Rows, *, airport: bool) -> tuple[list[Tensor], list[Tensor]]:
     """The feature party's tensors and the label party's own; without the airport its columns are empty."""
-    theirs = [part.feature_party.categorical, part.feature_party.numeric]
-    own = [part.label_party.categorical, part.label_party.numeric]
-    return (theirs if airport else [torch.zeros_like(x) for x in theirs]), own
+    theirs = [x if airport else torch.zeros_like(x) for x in rows.features]
+    return theirs, list(rows.own)
 
 
-def train(data: Split, *, airport: bool, epochs: int) -> tuple[float, tacit.Recorder]:
+def train(data: Data, *, airport: bool, epochs: int) -> tuple[float, tacit.Recorder]:
     """The test AUC, and what the airport received."""
+    columns = data.inputs
+    assert isinstance(columns, Table)
     bottom, top = wide_deep(
-        data.train.feature_party.cardinalities,
-        data.train.feature_party.numeric.shape[1],
-        own_cardinalities=data.train.label_party.cardinalities,  # what makes the top take features of its own
-        own_numeric=data.train.label_party.numeric.shape[1],
+        columns.cardinalities,
+        columns.numeric,
+        own_cardinalities=columns.own_cardinalities,  # what makes the top take features of its own
+        own_numeric=columns.own_numeric,
         generator=torch.Generator().manual_seed(0),
     )
     features, own = inputs(data.train, airport=airport)
@@ -64,7 +65,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, default=3)
     chosen = options.parse_args()
 
-    data = flights.tables().aligned(limit=chosen.rows)
+    data = flights.load(rows=chosen.rows, by_day=False)
     alone, _ = train(data, airport=False, epochs=chosen.epochs)
     together, recorder = train(data, airport=True, epochs=chosen.epochs)
     seen = recorder.batches()

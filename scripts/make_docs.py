@@ -24,6 +24,7 @@ from tacit.audit import attacks, input_attacks
 from tacit.audit.facts import described
 from tacit.config.files import Section
 from tacit.lab.data import SOURCES, Source
+from tacit.lab.data.joined import TEST_SHARE
 from tacit.lab.data.own import Columns, Description
 from tacit.lab.sweeping import results
 from tacit.protect import embedding, gradient
@@ -147,7 +148,8 @@ Most loaders share these arguments:
   rest; `fashion` takes the first of each of its files. A sorted file gives its beginning alone: the first million rows
   of Avazu all belong to its first day. The loaders of `criteo` and `avazu` have `sample`, which draws from the whole
   file.
-- `seed` draws the test rows, and whatever else is drawn; `test_share` is the share of rows for testing.
+- `seed` draws the test rows, and whatever else is drawn; `test_share`, where a loader has it, is the share of rows for
+  testing.
 - `bad` says what becomes of [rows that can't be read](#bad-rows).
 - `cache` is a folder for [what is kept](#what-is-kept); without it, one beside the files.
 - `progress` is called with the work done and the work to do; `workers` is the number of threads that decode pictures.
@@ -204,9 +206,11 @@ def module_of(source: Source) -> ModuleType:
 
 
 def tested(source: Source) -> str:
-    """The share of rows for testing, from the signature of its loader."""
+    """The share of rows for testing: that of its loader's signature, or that of all small tables."""
+    if source.module == "fashion":
+        return "as its authors divide it"
     share = inspect.signature(module_of(source).load).parameters.get("test_share")
-    return "as its authors divide it" if share is None else f"{share.default:.0%}"
+    return f"{TEST_SHARE if share is None else share.default:.0%}"
 
 
 def one_data_set(name: str, source: Source) -> str:

@@ -48,7 +48,7 @@ Document = Mapping[str, Any]
 
 def measured(sizes: Sizes, path: Path, kinds: Sequence[str] = (*_CURVES, "one_visit", "corrected")) -> Document:
     """All trainings of these kinds, written down after each of them."""
-    data = flights.tables().aligned(limit=sizes.rows)
+    data = flights.load(rows=sizes.rows, by_day=False)
     share = round(float(data.train.labels.mean()), 4)
     alone = references(data, sizes)
     told = {"training_rows": len(data.train), "share": share, "cut": CUT, "limit": LIMIT, **asdict(sizes)}

@@ -16,7 +16,7 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.contracts import Event, Noise, Protected, Protection, noise_source
 from tacit.cut.simulate import Simulation
-from tacit.lab.data.joined import Part, Split
+from tacit.lab.data.rows import Data, Rows, Table
 from tacit.models import adam, wide_deep
 from tacit.wire.record import Recorder
 
@@ -135,14 +135,14 @@ class Proved:
         return self.update(grad, labels, None, noise, embedding)
 
 
-def measure(setting: Setting, data: Split, sizes: Sizes) -> dict[str, Any]:
+def measure(setting: Setting, data: Data, sizes: Sizes) -> dict[str, Any]:
     """Train, attack what was sent, and count how it lies: everything that pictures and pages say of it.
 
     It is trained twice. Adam takes steps of one size whatever the gradients are, so that under much noise the feature
     party's half wanders; `slow` is what a training leaves in which it learns at a twentieth of the speed.
     """
     recorder = Recorder(last=_LAST, follow=sizes.follow)
-    trained = _trained(setting, data.train, recorder, sizes)
+    trained = _trained(setting, data, recorder, sizes)
     batches, visits, truth = recorder.batches(), recorder.visits(), data.train.labels
     found = findings(batches, visits, truth)
     told = {
@@ -159,22 +159,22 @@ def measure(setting: Setting, data: Split, sizes: Sizes) -> dict[str, Any]:
         told["visits"] = [best_so_far(visits, truth, count) for count in range(1, steps + 1)]
         told["histograms"] = histograms(batches, truth)
     recorder = Recorder(last=_LAST, follow=sizes.follow)
-    trained = _trained(setting, data.train, recorder, sizes, speed=_SLOW)
+    trained = _trained(setting, data, recorder, sizes, speed=_SLOW)
     return {**told, "slow": _worth(trained, data, findings(recorder.batches(), recorder.visits(), truth))}
 
 
-def _worth(trained: Simulation, data: Split, found: list[Finding]) -> dict[str, Any]:
+def _worth(trained: Simulation, data: Data, found: list[Finding]) -> dict[str, Any]:
     """What the model is worth, and what the worst attack reached."""
     most = worst(found)
     ends = {end: rounded(getattr(most.leak, end)) for end in ("value", "low", "high")}
     test = data.test
     return {
-        "test_auc": rounded(auc(trained.predict(_inputs(test), _own(test)), test.labels)),
+        "test_auc": rounded(auc(trained.predict(test.features, test.own), test.labels)),
         "worst": {"attack": most.attack, **ends},
     }
 
 
-def references(data: Split, sizes: Sizes) -> dict[str, float]:
+def references(data: Data, sizes: Sizes) -> dict[str, float]:
     """What models are worth that the feature party's half adds nothing to, or only what it was born with.
 
     "alone" has columns of zeros in the place of the feature party's, "frozen" a bottom that never learns, so that no
@@ -183,20 +183,22 @@ def references(data: Split, sizes: Sizes) -> dict[str, float]:
     found = {}
     for name in ("alone", "frozen"):
         speed = 0.0 if name == "frozen" else _SPEED
-        trained = _trained(Setting(name, name, none()), data.train, None, sizes, speed)
-        features = _silent(data.test) if name == "alone" else _inputs(data.test)
-        found[name] = rounded(auc(trained.predict(features, _own(data.test)), data.test.labels))
+        trained = _trained(Setting(name, name, none()), data, None, sizes, speed)
+        features = _silent(data.test) if name == "alone" else data.test.features
+        found[name] = rounded(auc(trained.predict(features, data.test.own), data.test.labels))
     return found
 
 
 def _trained(
-    setting: Setting, train: Part, recorder: Recorder | None, sizes: Sizes, speed: float = _SPEED
+    setting: Setting, data: Data, recorder: Recorder | None, sizes: Sizes, speed: float = _SPEED
 ) -> Simulation:
+    train, columns = data.train, data.inputs
+    assert isinstance(columns, Table)
     bottom, top = wide_deep(
-        train.feature_party.cardinalities,
-        train.feature_party.numeric.shape[1],
-        own_cardinalities=train.label_party.cardinalities,
-        own_numeric=train.label_party.numeric.shape[1],
+        columns.cardinalities,
+        columns.numeric,
+        own_cardinalities=columns.own_cardinalities,
+        own_numeric=columns.own_numeric,
         generator=torch.Generator().manual_seed(sizes.seed),
     )
     labels, targets = train.labels, None
@@ -206,8 +208,8 @@ def _trained(
     return simulate(
         bottom=bottom,
         top=top,
-        features=_silent(train) if setting.kind == "alone" else _inputs(train),
-        own=_own(train),
+        features=_silent(train) if setting.kind == "alone" else train.features,
+        own=train.own,
         labels=labels,
         targets=targets,
         protect=setting.protect,
@@ -223,13 +225,5 @@ def _optimizer(module: nn.Module, speed: float) -> torch.optim.Optimizer:
     return adam(module, lr=speed) if speed else torch.optim.SGD(module.parameters(), lr=0.0)
 
 
-def _silent(part: Part) -> tuple[Tensor, Tensor]:
-    return torch.zeros_like(part.feature_party.categorical), torch.zeros_like(part.feature_party.numeric)
-
-
-def _inputs(part: Part) -> tuple[Tensor, Tensor]:
-    return part.feature_party.categorical, part.feature_party.numeric
-
-
-def _own(part: Part) -> tuple[Tensor, Tensor]:
-    return part.label_party.categorical, part.label_party.numeric
+def _silent(rows: Rows) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(x) for x in rows.features)

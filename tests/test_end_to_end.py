@@ -23,21 +23,16 @@ PROTECTIONS = {"none": none(), "marvell": marvell(scale=4.0), "matched": matched
 
 @pytest.fixture(scope="module")
 def data():
-    return flights.tables().aligned(limit=20_000)
-
-
-def inputs(party):
-    return party.categorical, party.numeric
+    return flights.load(rows=20_000, by_day=False)
 
 
 def train(data, protect, seed=0):
     """Two epochs of a small Wide&Deep; the airport has the features, the airline its own ones and who came late."""
-    airport, airline = data.train.feature_party, data.train.label_party
     bottom, top = wide_deep(
-        airport.cardinalities,
-        airport.numeric.shape[1],
-        own_cardinalities=airline.cardinalities,
-        own_numeric=airline.numeric.shape[1],
+        data.inputs.cardinalities,
+        data.inputs.numeric,
+        own_cardinalities=data.inputs.own_cardinalities,
+        own_numeric=data.inputs.own_numeric,
         cut=2,
         layers=4,
         width=64,
@@ -46,8 +41,8 @@ def train(data, protect, seed=0):
     return simulate(
         bottom=bottom,
         top=top,
-        features=inputs(airport),
-        own=inputs(airline),
+        features=data.train.features,
+        own=data.train.own,
         labels=data.train.labels,
         protect=protect,
         optimizer=lambda module: adam(module, 3e-3),
@@ -62,7 +57,7 @@ def train(data, protect, seed=0):
 def result(request, data):
     """The protection's name, the test AUC, the leak AUC of each attack, and the worst."""
     simulation = train(data, PROTECTIONS[request.param])
-    scores = simulation.predict(inputs(data.test.feature_party), inputs(data.test.label_party))
+    scores = simulation.predict(data.test.features, data.test.own)
     transcript = simulation.transcript.batches()
     findings = attack_all(
         transcript.view,

@@ -33,7 +33,7 @@ def _document():
 def test_the_script_still_measures_what_the_pictures_need(scripts):
     _, runs = scripts
     sizes = runs.Sizes(rows=1200, epochs=2, batch=256, follow=256)
-    data = flights.tables().aligned(limit=sizes.rows)
+    data = flights.load(rows=sizes.rows, by_day=False)
     wanted = next(one for one in runs.settings(sizes) if one.kind == "matched")
     found = runs.measure(wanted, data, sizes)
     assert found["name"] in runs.shown(sizes)

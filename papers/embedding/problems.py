@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,8 @@ from torch.nn import functional
 
 from tacit.errors import UsageError
 from tacit.lab.data import fashion
+from tacit.lab.data.rows import Data, Rows, Table
 from tacit.models import adam, wide_deep
-
-if TYPE_CHECKING:  # polars is not needed where there are only pictures
-    from tacit.lab.data.joined import Part, Split
 
 __all__ = ["DATA", "Half", "Problem", "problem"]
 
@@ -110,14 +108,14 @@ def problem(name: str, *, path: Path | None = None, rows: int | None = None, see
             raise UsageError("the flights are shipped with tacit: leave --folder out")
         from tacit.lab.data import flights
 
-        found = flights.tables().aligned(limit=rows, seed=seed)
+        found = flights.load(rows=rows, seed=seed, by_day=False)
         return _table(name, "flights of 2013", found, "month", flights.AIRPORT_INPUTS.categorical, epochs=3)
     if name == "adult":
         if path is None:
             raise UsageError("Adult is not shipped: pass --folder DIR with adult.csv, or adult.data and adult.test")
         from tacit.lab.data import adult
 
-        found = adult.aligned(path, limit=rows, seed=seed)
+        found = adult.load(path, rows=rows, seed=seed)
         return _table(name, "Adult", found, "occupation", adult.EMPLOYER_INPUTS.categorical, epochs=10)
     raise UsageError(f"there is no data set {name!r} in the lab; there are: {', '.join(DATA)}")
 
@@ -174,21 +172,20 @@ def _linear(inputs: int, outputs: int, generator: torch.Generator, *, bias: bool
     return layer
 
 
-def _table(name: str, title: str, data: Split, private: str, columns: tuple[str, ...], *, epochs: int) -> Problem:
+def _table(name: str, title: str, data: Data, private: str, columns: tuple[str, ...], *, epochs: int) -> Problem:
     """A table with the report's Wide&Deep: three ReLU layers of the cut's width below, a logit and the wide part above.
 
     Training learns what stands for a category, so the network's input is no fixed thing to be judged by: what an
     attacker is after is each category as one column of zeros and ones for each of its codes, and the standardized
     numbers.
     """
-    mine, own = data.train.feature_party, data.train.label_party
-    seen = data.test.feature_party
-    codes = seen.categorical[:, columns.index(private)]
+    inputs, (codes, numbers) = data.inputs, data.test.features
+    assert isinstance(inputs, Table)
 
     def models(generator: torch.Generator) -> tuple[nn.Module, nn.Module]:
         return wide_deep(
-            mine.cardinalities, mine.numeric.shape[1], own_cardinalities=own.cardinalities,
-            own_numeric=own.numeric.shape[1], cut=3, layers=3, width=CUT, generator=generator,
+            inputs.cardinalities, inputs.numeric, own_cardinalities=inputs.own_cardinalities,
+            own_numeric=inputs.own_numeric, cut=3, layers=3, width=CUT, generator=generator,
         )  # fmt: skip
 
     return Problem(
@@ -196,8 +193,8 @@ def _table(name: str, title: str, data: Split, private: str, columns: tuple[str,
         title=title,
         train=_half(data.train),
         test=_half(data.test),
-        truth=one_hot(seen.categorical, seen.cardinalities, seen.numeric),
-        attribute=(private, codes),
+        truth=one_hot(codes, inputs.cardinalities, numbers),
+        attribute=(private, codes[:, columns.index(private)]),
         loss="binary",
         utility="AUC",
         epochs=epochs,
@@ -216,8 +213,8 @@ def one_hot(codes: Tensor, cardinalities: tuple[int, ...], numbers: Tensor) -> T
     return torch.cat([*parts, numbers], dim=1)
 
 
-def _half(part: Part) -> Half:
-    return Half(part.feature_party.tensors, part.label_party.tensors, part.labels)
+def _half(rows: Rows) -> Half:
+    return Half(rows.features, rows.own, rows.labels)
 
 
 def _table_reconstructor(width: int, inputs: int) -> nn.Module:

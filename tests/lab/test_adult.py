@@ -68,10 +68,10 @@ def test_the_official_files_have_no_header_and_a_remark(tmp_path):
 
 def test_the_parties_get_their_columns(tmp_path):
     write_csv(tmp_path / "adult.csv", people(400))
-    data = adult.aligned(tmp_path, limit=300)
+    data = adult.load(tmp_path, rows=300)
     assert len(data.train) + len(data.test) == 300
-    assert data.train.feature_party.categorical.shape[1] == len(adult.EMPLOYER_INPUTS.categorical)
-    assert data.train.label_party.numeric.shape[1] == 2
+    assert data.train.features[0].shape[1] == len(adult.EMPLOYER_INPUTS.categorical)
+    assert data.train.own[1].shape[1] == 2
     assert set(data.train.labels.tolist()) == {0.0, 1.0}
     assert not set(adult.EMPLOYER_INPUTS.names) & set(adult.TAX_OFFICE_INPUTS.names)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import OneHotEncoder
 
-from tacit.align.tables import Inputs
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
 from tacit.lab.data import flights
-from tacit.lab.data.joined import Part, Split
+from tacit.lab.data.faults import Faults
+from tacit.lab.data.rows import Data, Rows
 
 # Everything that is known before a flight leaves, and the label. A new column needs a new line here, with a reason.
 SCHEDULE = {"flight_id", "origin", "month", "day", "weekday", "hour", "minute", "departures"}
@@ -23,18 +25,35 @@ ROUTE = {"flight_id", "carrier", "dest", "distance", "block"}
 AIRCRAFT = {"built", "maker", "kind", "engine", "seats"}
 
 
-@pytest.fixture(scope="module")
-def tables() -> flights.Flights:
-    return flights.tables()
+class Tables(NamedTuple):
+    airport: pl.DataFrame
+    airline: pl.DataFrame
 
 
 @pytest.fixture(scope="module")
-def data(tables: flights.Flights) -> Split:
-    return tables.aligned()
+def tables() -> Tables:
+    return Tables(flights.airport(), flights.airline())
 
 
-def parties(data: Split) -> list[Inputs]:
-    return [party for part in (data.train, data.test) for party in (part.feature_party, part.label_party)]
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return flights.load(by_day=False)
+
+
+def ids(limit: int | None = None, seed: int = 0) -> list[np.ndarray]:
+    """Of the training rows and of the test rows, in their order."""
+    table, *parts = flights.joint(flights.common()).divided(limit, seed)
+    return [table["flight_id"].to_numpy()[part] for part in parts]
+
+
+def parties(data: Data) -> list[tuple[tuple[torch.Tensor, ...], tuple[int, ...]]]:
+    """Codes and numbers of each party in each part, and how many codes its columns have."""
+    inputs = data.inputs
+    sides = (data.train, data.test)
+    return [
+        *((rows.features, inputs.cardinalities) for rows in sides),
+        *((rows.own, inputs.own_cardinalities) for rows in sides),
+    ]
 
 
 # --- the shipped files -----------------------------------------------------------------------------------------------
@@ -99,81 +118,77 @@ def test_shapes_and_types(data):
     for part in (data.train, data.test):
         assert part.labels.dtype == torch.float32
         assert set(part.labels.unique().tolist()) == {0.0, 1.0}
-        assert part.ids.shape == part.labels.shape == (len(part),)
-        assert part.feature_party.categorical.shape == (len(part), 5)
-        assert part.feature_party.numeric.shape == (len(part), 18)
-        assert part.label_party.categorical.shape == (len(part), 5)
-        assert part.label_party.numeric.shape == (len(part), 5)
-    for party in parties(data):
-        assert party.categorical.dtype == torch.int64
-        assert party.numeric.dtype == torch.float32
+        assert part.labels.shape == (len(part),)
+        assert [x.shape for x in part.features] == [(len(part), 5), (len(part), 18)]
+        assert [x.shape for x in part.own] == [(len(part), 5), (len(part), 5)]
+    for (codes, numbers), _ in parties(data):
+        assert codes.dtype == torch.int64
+        assert numbers.dtype == torch.float32
 
 
 def test_rows_of_both_parties_and_labels_belong_to_one_flight(tables, data):
     """Rebuilds some columns from the shipped tables by id, each on its own side."""
-    ids = pl.DataFrame({"flight_id": data.test.ids.numpy().astype(np.uint32)})
-    here = ids.join(tables.airport, on="flight_id", how="left", maintain_order="left")
-    there = ids.join(tables.airline, on="flight_id", how="left", maintain_order="left")
+    known = pl.DataFrame({"flight_id": ids()[1].astype(np.uint32)})
+    here = known.join(tables.airport, on="flight_id", how="left", maintain_order="left")
+    there = known.join(tables.airline, on="flight_id", how="left", maintain_order="left")
     assert np.array_equal(there["late"].to_numpy(), data.test.labels.numpy() == 1)
-    assert np.array_equal(here["month"].to_numpy(), data.test.feature_party.categorical[:, 1].numpy())
-    assert there["carrier"].rank("dense").to_list() == data.test.label_party.categorical[:, 0].tolist()
-    assert np.corrcoef(there["distance"].to_numpy(), data.test.label_party.numeric[:, 0].numpy())[0, 1] > 0.999999
+    assert np.array_equal(here["month"].to_numpy(), data.test.features[0][:, 1].numpy())
+    assert there["carrier"].rank("dense").to_list() == data.test.own[0][:, 0].tolist()
+    assert np.corrcoef(there["distance"].to_numpy(), data.test.own[1][:, 0].numpy())[0, 1] > 0.999999
 
 
 def test_numbers_are_finite_and_codes_within_their_cardinality(data):
-    for party in parties(data):
-        assert torch.isfinite(party.numeric).all()
-        assert (party.categorical >= 0).all()
-        assert (party.categorical.amax(dim=0) < torch.tensor(party.cardinalities)).all()
+    for (codes, numbers), cardinalities in parties(data):
+        assert torch.isfinite(numbers).all()
+        assert (codes >= 0).all()
+        assert (codes.amax(dim=0) < torch.tensor(cardinalities)).all()
 
 
 def test_numbers_are_standardised_by_the_training_rows_alone(data):
-    for party in (data.train.feature_party, data.train.label_party):
-        assert party.numeric.double().mean(dim=0).abs().max() < 1e-6  # a missing value is the mean, so it stays
-        present = [column[column != 0].double() for column in party.numeric.T]
+    for _, numbers in (data.train.features, data.train.own):
+        assert numbers.double().mean(dim=0).abs().max() < 1e-6  # a missing value is the mean, so it stays
+        present = [column[column != 0].double() for column in numbers.T]
         assert all(abs(column.square().mean() - 1) < 1e-5 for column in present)
-    assert data.test.feature_party.numeric.double().mean(dim=0).abs().max() > 1e-4
+    assert data.test.features[1].double().mean(dim=0).abs().max() > 1e-4
 
 
 def test_test_rows_have_no_influence_on_training_tensors(tables):
     """The test flights get absurd weather, a new origin and a new carrier; nothing in training may move."""
-    before = tables.aligned(limit=20_000)
-    for_test = pl.col("flight_id").is_in(before.test.ids.tolist())
-    changed = flights.Flights(
-        airport=tables.airport.with_columns(
-            temp=pl.when(for_test).then(pl.lit(1e6, pl.Float32)).otherwise("temp"),
-            origin=pl.when(for_test).then(pl.lit("AAA")).otherwise("origin"),
-        ),
-        airline=tables.airline.with_columns(carrier=pl.when(for_test).then(pl.lit("00")).otherwise("carrier")),
+    before = flights.load(rows=20_000, by_day=False)
+    for_test = pl.col("flight_id").is_in(ids(20_000)[1].tolist())
+    airport = tables.airport.with_columns(
+        temp=pl.when(for_test).then(pl.lit(1e6, pl.Float32)).otherwise("temp"),
+        origin=pl.when(for_test).then(pl.lit("AAA")).otherwise("origin"),
     )
-    after = changed.aligned(limit=20_000)
-    for side in ("feature_party", "label_party"):
-        old, new = getattr(before.train, side), getattr(after.train, side)
-        assert torch.equal(old.categorical, new.categorical)
-        assert torch.equal(old.numeric, new.numeric)
-        assert old.cardinalities == new.cardinalities
-    assert not torch.equal(before.test.feature_party.numeric, after.test.feature_party.numeric)
-    assert (after.test.feature_party.categorical[:, 0] == 0).all(), "an origin that training never saw is code 0"
-    assert (after.test.label_party.categorical[:, 0] == 0).all(), "a carrier that training never saw is code 0"
+    airline = tables.airline.with_columns(carrier=pl.when(for_test).then(pl.lit("00")).otherwise("carrier"))
+    changed = flights.with_inputs(airport.join(airline, on="flight_id", maintain_order="left"))
+    after = flights.joint(changed).data("flights", read=(), faults=Faults("raise"), rows=20_000, seed=0)
+    trained = [(*data.train.features, *data.train.own) for data in (before, after)]
+    for old, new in zip(*trained, strict=True):
+        assert torch.equal(old, new)
+    assert before.inputs == after.inputs
+    assert not torch.equal(before.test.features[1], after.test.features[1])
+    assert (after.test.features[0][:, 0] == 0).all(), "an origin that training never saw is code 0"
+    assert (after.test.own[0][:, 0] == 0).all(), "a carrier that training never saw is code 0"
 
 
-def test_the_same_seed_gives_the_same_rows_and_another_one_gives_others(tables):
-    first, again, other = (tables.aligned(limit=3000, seed=seed) for seed in (5, 5, 6))
-    assert torch.equal(first.train.ids, again.train.ids)
-    assert torch.equal(first.train.feature_party.numeric, again.train.feature_party.numeric)
-    assert set(first.test.ids.tolist()) != set(other.test.ids.tolist())
+def test_the_same_seed_gives_the_same_rows_and_another_one_gives_others():
+    first, again = (flights.load(rows=3000, seed=5, by_day=False) for _ in range(2))
+    assert torch.equal(first.train.features[1], again.train.features[1])
+    assert np.array_equal(ids(3000, 5)[0], ids(3000, 5)[0])
+    assert set(ids(3000, 5)[1]) != set(ids(3000, 6)[1])
 
 
-def test_a_limit_keeps_each_flight_on_its_side_of_the_split(tables, data):
-    small = tables.aligned(limit=10_000)
-    assert len(small.train) + len(small.test) == 10_000
-    assert set(small.test.ids.tolist()) <= set(data.test.ids.tolist())
-    assert set(small.train.ids.tolist()) <= set(data.train.ids.tolist())
+def test_a_limit_keeps_each_flight_on_its_side_of_the_split():
+    small, whole = ids(10_000), ids()
+    assert sum(map(len, small)) == 10_000
+    for some, every in zip(small, whole, strict=True):
+        assert set(some) <= set(every)
 
 
-def test_rows_are_not_in_the_order_of_the_schedule(data):
+def test_rows_are_not_in_the_order_of_the_schedule():
     """Neighbours share a day and its weather, so an unshuffled run over the year would be a biased one."""
-    place = data.train.ids.double()
+    place = torch.from_numpy(ids()[0].astype(np.float64))
     assert abs(torch.corrcoef(torch.stack([place[:-1], place[1:]]))[0, 1]) < 0.01
 
 
@@ -187,25 +202,13 @@ def test_inputs_of_a_partys_own_table_are_those_of_the_joined_one(tables):
         assert common.select(columns.names).equals(joined.select(columns.names))
 
 
-def test_a_batch_of_a_party(data):
-    batch = data.train.feature_party[torch.tensor([3, 1, 4])]
-    assert len(batch) == 3
-    assert torch.equal(batch.numeric, data.train.feature_party.numeric[[3, 1, 4]])
-    assert batch.cardinalities == data.train.feature_party.cardinalities
-
-
 # --- mistakes, and what can be learnt --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{"test_share": 0.0}, {"test_share": 1.0}, {"limit": 0}, {"limit": -5}])
-def test_impossible_wishes_are_refused(tables, options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        tables.aligned(**options)
-
-
-def test_too_few_rows_for_two_parts(tables):
-    with pytest.raises(DataError, match="raise limit"):
-        tables.aligned(limit=1)
+@pytest.mark.parametrize("rows", [0, 1])
+def test_too_few_rows_for_two_parts(rows):
+    with pytest.raises(DataError, match="use more rows"):
+        flights.load(rows=rows)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a table", b"PAR1 cut short PAR1"])
@@ -214,15 +217,15 @@ def test_a_missing_or_broken_file_is_named_with_the_next_act(tmp_path, monkeypat
     if content is not None:
         (tmp_path / "airport.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"airport\.parquet.*scripts/make_flights\.py"):
-        flights.tables()
+        flights.load()
 
 
-def logistic_auc(data: Split, *sides: str) -> float:
+def logistic_auc(data: Data, *sides: str) -> float:
     """Test AUC of a logistic regression on one-hot codes and numbers of the named parties."""
 
-    def inputs(part: Part) -> tuple[np.ndarray, np.ndarray]:
-        chosen = [getattr(part, side) for side in sides]
-        return np.hstack([p.categorical for p in chosen]), np.hstack([p.numeric for p in chosen])
+    def inputs(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        codes, numbers = zip(*(getattr(rows, side) for side in sides), strict=True)
+        return np.hstack(codes), np.hstack(numbers)
 
     (codes, numbers), (test_codes, test_numbers) = inputs(data.train), inputs(data.test)
     encoder = OneHotEncoder(handle_unknown="ignore").fit(codes)
@@ -234,8 +237,8 @@ def logistic_auc(data: Split, *sides: str) -> float:
 
 def test_both_parties_together_know_more_than_each_alone(data):
     """Measured on 60,999 test flights: airport 0.769, airline 0.601, both 0.784, each give or take 0.004."""
-    airport, airline = logistic_auc(data, "feature_party"), logistic_auc(data, "label_party")
-    both = logistic_auc(data, "feature_party", "label_party")
+    airport, airline = logistic_auc(data, "features"), logistic_auc(data, "own")
+    both = logistic_auc(data, "features", "own")
     assert 0.75 < airport < 0.79
     assert 0.58 < airline < 0.63
     assert both > airport + 0.01

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import nn
-
 from tacit.contracts import Protection
 from tacit.lab.data import flights
-from tacit.lab.data.joined import Part
-from tacit.lab.data.rows import Rows
-from tacit.lab.trial import Course, Problem, Progress, Trial, as_dict, attack, train
-from tacit.models import wide_deep
+from tacit.lab.trial import Course, Progress, Trial, as_dict, attack, problem_of, train
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.max_norm import max_norm
@@ -44,26 +38,9 @@ def run(
     *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress = lambda *_: None
 ) -> list[Trial]:
     """Train and attack under each protection."""
-    problem, course = _flights(rows), Course(epochs=epochs, batch_size=1024, seed=seed)
+    problem = problem_of(flights.load(rows=rows, by_day=False))
+    course = Course(epochs=epochs, batch_size=1024, seed=seed)
     return [
         attack(train(name, problem, course, protect=protect, progress=progress), progress=progress)
         for name, protect in protections(epochs).items()
     ]
-
-
-def _flights(rows: int | None) -> Problem:
-    """The airport's and the airline's flights, in an order drawn at random, and the papers' network for them."""
-    data = flights.tables().aligned(limit=rows)
-    mine, own = data.train.feature_party, data.train.label_party
-
-    def models(seed: int) -> tuple[nn.Module, nn.Module]:
-        return wide_deep(
-            mine.cardinalities, mine.numeric.shape[1], own_cardinalities=own.cardinalities,
-            own_numeric=own.numeric.shape[1], generator=torch.Generator().manual_seed(seed),
-        )  # fmt: skip
-
-    return Problem(_rows(data.train), _rows(data.test), models)
-
-
-def _rows(part: Part) -> Rows:
-    return Rows(part.feature_party.tensors, part.label_party.tensors, part.labels)

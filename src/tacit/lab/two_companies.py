@@ -125,12 +125,11 @@ def set_up(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         network = f"127.0.0.1:{free.getsockname()[1]}"
-    data = flights.tables()
-    airline = data.airline if label == "late" else flights.with_delays(data.airline)
+    airline = flights.airline() if label == "late" else flights.with_delays(flights.airline())
     folders: dict[str, Folder] = {}
     each: tuple[tuple[str, Literal["label", "features"], pl.DataFrame, Columns], ...] = (
         ("airline", "label", airline, flights.AIRLINE_INPUTS),
-        ("airport", "features", data.airport, flights.AIRPORT_INPUTS),
+        ("airport", "features", flights.airport(), flights.AIRPORT_INPUTS),
     )
     for name, role, table, columns in each:
         path, labelled = out / name, role == "label"

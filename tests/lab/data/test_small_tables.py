@@ -108,14 +108,6 @@ def test_what_is_read_can_be_learnt_from(made):
     assert float(better) > 0.6
 
 
-def test_adult_is_divided_as_its_tables_are(tmp_path):
-    write_adult(tmp_path, 300, 1)
-    data, parts = adult.load(tmp_path, seed=2), adult.aligned(tmp_path, seed=2)
-    assert torch.equal(data.train.features[0], parts.train.feature_party.categorical)
-    assert torch.equal(data.test.own[1], parts.test.label_party.numeric)
-    assert data.inputs.own_cardinalities == parts.train.label_party.cardinalities
-
-
 def test_credit_joins_by_id_and_keeps_who_has_what(tmp_path):
     write_credit(tmp_path, 200, 0)
     guest, host = tmp_path / credit.GUEST, tmp_path / credit.HOST

@@ -15,7 +15,7 @@ import polars as pl
 from tacit.align.tables import Columns
 from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Good, Joint, Split
+from tacit.lab.data.joined import Good, Joint
 from tacit.lab.data.reading import Text, found, header
 from tacit.lab.data.rows import Data
 
@@ -51,9 +51,7 @@ _NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per
 _REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
 
-def load(
-    folder: str | Path, *, rows: int | None = None, seed: int = 0, test_share: float = 0.2, bad: str = "raise"
-) -> Data:
+def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str = "raise") -> Data:
     """All people of the files, those of `adult.data` and `adult.test` together.
 
     Args:
@@ -61,7 +59,7 @@ def load(
     """
     faults = Faults(bad)
     table = people(folder, faults)
-    return _joint(table).data(
+    return Joint(table, EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL).data(
         "adult",
         read=(
             f"{len(table):,} people of UCI Adult were read, from all files together.",
@@ -71,7 +69,6 @@ def load(
         faults=faults,
         rows=rows,
         seed=seed,
-        test_share=test_share,
     )
 
 
@@ -81,15 +78,6 @@ def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
     beside = path.with_name("adult.test")
     files = [path, *([beside] if path.name == "adult.data" and beside.is_file() else [])]
     return pl.concat([_table(file, faults) for file in files]).with_row_index("id")
-
-
-def aligned(path: str | Path, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
-    """Training and test tensors of both parties; the arguments after the path are those of `Joint.split`."""
-    return _joint(people(path)).split(test_share, seed, limit)
-
-
-def _joint(table: pl.DataFrame) -> Joint:
-    return Joint(table, EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
 
 
 def _table(path: Path, faults: Faults) -> pl.DataFrame:

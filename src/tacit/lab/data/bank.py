@@ -33,9 +33,7 @@ _NUMBERS = ("age", "balance", "campaign", "pdays", "previous")
 _REMEDY = "take bank-full.csv from archive.ics.uci.edu (data set 222) and pass its folder (folder=, --folder)"
 
 
-def load(
-    folder: str | Path, *, rows: int | None = None, seed: int = 0, test_share: float = 0.2, bad: str = "raise"
-) -> Data:
+def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str = "raise") -> Data:
     """All clients of the files.
 
     Args:
@@ -55,7 +53,6 @@ def load(
         faults=faults,
         rows=rows,
         seed=seed,
-        test_share=test_share,
     )
 
 

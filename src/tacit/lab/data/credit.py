@@ -32,9 +32,7 @@ _REMEDY = (
 )
 
 
-def load(
-    folder: str | Path, *, rows: int | None = None, seed: int = 0, test_share: float = 0.2, bad: str = "raise"
-) -> Data:
+def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str = "raise") -> Data:
     """The clients that both files have, joined by `id` in the clear.
 
     Args:
@@ -60,7 +58,6 @@ def load(
         faults=faults,
         rows=rows,
         seed=seed,
-        test_share=test_share,
     )
 
 

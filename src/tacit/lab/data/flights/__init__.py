@@ -4,15 +4,15 @@ The tables lie beside this file (CC0, see the README there). A flight counts as 
 more behind its schedule. Every feature is known before the flight leaves. Rows of the data set know their day, counted
 from 0 on 1 January, and are sorted by it, so that a model can be trained day by day.
 
->>> data = tables().aligned(limit=1000)
->>> data.train.feature_party.numeric.dtype, data.train.labels.shape == data.train.ids.shape
-(torch.float32, True)
+>>> data = load(rows=1000)
+>>> codes, numbers = data.train.features
+>>> numbers.dtype, len(data.train) + len(data.test)
+(torch.float32, 1000)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +20,7 @@ import polars as pl
 from tacit.align.tables import Columns
 from tacit.errors import DataError
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Joint, Split
+from tacit.lab.data.joined import Joint
 from tacit.lab.data.reading import DAY
 from tacit.lab.data.rows import Data
 
@@ -49,42 +49,35 @@ AIRLINE_INPUTS = Columns(
 """What the airline's half of the model sees of a table that `with_inputs` made."""
 
 
-@dataclass(frozen=True)
-class Flights:
-    """Both parties' tables as shipped, each with ids that the other one lacks."""
-
-    airport: pl.DataFrame  # the feature party's table
-    airline: pl.DataFrame  # the label party's table
-
-    @property
-    def common(self) -> pl.DataFrame:
-        """The flights that both parties know, joined in the clear."""
-        return self.airport.join(self.airline, on="flight_id", how="inner", maintain_order="left")
-
-    def aligned(self, test_share: float = 0.2, seed: int = 0, limit: int | None = None) -> Split:
-        """Training and test tensors of the flights that both parties know, joined in the clear.
-
-        Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day, whose
-        delays tell of that day: the test AUC compares protections, it is no forecast for a day that nobody has seen.
-        """
-        return _joint(with_inputs(self.common)).split(test_share, seed, limit)
-
-
-def load(*, rows: int | None = None, seed: int = 0, test_share: float = 0.2) -> Data:
+def load(*, rows: int | None = None, seed: int = 0, by_day: bool = True) -> Data:
     """The flights that both parties know, joined in the clear.
 
-    Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day.
+    Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day, whose
+    delays tell of that day: the test AUC compares protections, it is no forecast for a day that nobody has seen.
+
+    Args:
+        by_day: whether rows know their day and are sorted by it; else they come in an order drawn from the seed.
     """
-    table = tables().common
+    table = common()
     read = (
         f"{len(table):,} flights of 2013 that both the airport and the airline know were read from the tables shipped "
         "with tacit.",
         "The label says which flights came an hour late or more.",
         "Where gust, pressure or the age of the aircraft is missing, a column of its own says so.",
     )
-    day = (pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64)
-    joint = _joint(with_inputs(table).with_columns(day.alias(DAY)))
-    return joint.data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed, test_share=test_share)
+    if by_day:
+        table = table.with_columns((pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64).alias(DAY))
+    return joint(table).data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed)
+
+
+def common() -> pl.DataFrame:
+    """The flights that both parties know, joined in the clear, with all inputs."""
+    return with_inputs(airport().join(airline(), on="flight_id", how="inner", maintain_order="left"))
+
+
+def joint(table: pl.DataFrame) -> Joint:
+    """Such a table as both parties' columns."""
+    return Joint(table, AIRPORT_INPUTS, AIRLINE_INPUTS, key="flight_id", label="late")
 
 
 def with_inputs(table: pl.DataFrame) -> pl.DataFrame:
@@ -128,15 +121,6 @@ def airport() -> pl.DataFrame:
 def airline() -> pl.DataFrame:
     """The label party's table as shipped: flight ids, carrier, route, aircraft, and the label `late`."""
     return _read("airline.parquet")
-
-
-def tables() -> Flights:
-    """Both tables."""
-    return Flights(airport=airport(), airline=airline())
-
-
-def _joint(table: pl.DataFrame) -> Joint:
-    return Joint(table, AIRPORT_INPUTS, AIRLINE_INPUTS, key="flight_id", label="late")
 
 
 def _read(name: str) -> pl.DataFrame:
