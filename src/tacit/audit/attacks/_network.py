@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.audit import views
+from tacit.audit import fitting, views
 from tacit.audit.attacks import _gaussian
 from tacit.audit.attacks.residual import log_residual
 from tacit.contracts import Known, Noise, NoiseSource, View, noise_source
 from tacit.errors import UsageError
 
-Weights = list[Tensor]
-
 _HIDDEN = (64, 32)
 _UPDATES = 600  # a fixed number, so that the cost of a fit does not grow with the transcript
-_EVERY = 20  # how often the held-out rows are asked
-_BATCH = 512
-_RATE = 5e-3
 _DECAY = 0.5
 _COMPONENTS = 256  # directions of each part that the network sees
 _HELD = 0.2  # share of the known examples that only choose when to stop
@@ -47,11 +40,8 @@ def learned_score(parts: Sequence[Tensor], view: View, known: Known, noise: Nois
     fit_rows, held_rows = ((flat >= 0) & ~held).nonzero()[:, 0], ((flat >= 0) & held).nonzero()[:, 0]
     if not fit_rows.numel() or not held_rows.numel():
         raise UsageError(f"the attack {attack!r} knows too few labels to fit and to check: grant more")
-    with torch.enable_grad():
-        weights = trained(x, flat, fit_rows, held_rows, source)
-    with torch.no_grad():
-        score = [logit(x[part], weights) for part in views.slices(x.shape[0], x.shape[1])]
-        return torch.cat(score).reshape(label.shape)
+    network = trained(x, flat, fit_rows, held_rows, source)
+    return fitting.answer(network, x, sum(_HIDDEN) + x.shape[1]).reshape(label.shape)
 
 
 def _inputs(parts: Sequence[Tensor], noise: Noise) -> tuple[Tensor, Tensor]:
@@ -85,57 +75,24 @@ def _standardized(x: Tensor) -> Tensor:
     return ((x - mean) / torch.where(deviation > 0, deviation, 1.0)).clamp(-8.0, 8.0)
 
 
-def logit(x: Tensor, weights: Weights) -> Tensor:
-    """Two hidden layers beside a linear way from input to output.  (rows, inputs) -> (rows,)"""
-    w1, b1, w2, b2, w3, b3, straight = weights
-    hidden = functional.silu(torch.addmm(b2, functional.silu(torch.addmm(b1, x, w1)), w2))
-    return hidden @ w3 + x @ straight + b3
+def trained(x: Tensor, label: Tensor, fit: Tensor, held: Tensor, source: NoiseSource) -> fitting.Straight:
+    """A network fitted on some rows by log loss, in which both classes weigh the same.
 
-
-def trained(x: Tensor, label: Tensor, fit: Tensor, held: Tensor, source: NoiseSource) -> Weights:
-    """Weights fitted on some rows by AdamW on balanced log loss: of all checks the best on the held-out rows.
-
-    The network starts as its own last input alone, so a caller puts its best single guess there. `x` is standardized,
-    (rows, inputs) in float32; `fit` and `held` are numbers of rows.
+    It starts as its own last input alone, so a caller puts its best single guess there. `x` is standardized, (rows,
+    inputs) in float32; `fit` and `held` are numbers of rows.
     """
     target = label.clamp(0, 1).float()
     positive = target[fit].mean().clamp(1e-6, 1 - 1e-6)
     balance = 0.5 / torch.stack([1 - positive, positive])  # the weights with which both classes weigh the same
-    weights = _initial(x.shape[-1], source, x.device)
-    optimizer = torch.optim.AdamW(weights, lr=_RATE, weight_decay=_DECAY)
-    draw = source.uniform((_UPDATES, min(_BATCH, fit.numel())), dtype=torch.float64, device=x.device)
-    picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (updates, batch)
-    best, least = weights, torch.full((), torch.inf, device=x.device)
-    for update, some in enumerate(picked):
-        if update % _EVERY == 0 or update == _UPDATES - 1:
-            now = _loss(x[held], target[held], weights, balance).detach()
-            chosen = now < least  # on the device: nothing is read back
-            best = [torch.where(chosen, w.detach(), b.detach()) for w, b in zip(weights, best, strict=True)]
-            least = torch.where(chosen, now, least)
-        for group in optimizer.param_groups:
-            group["lr"] = _RATE * (1 + math.cos(math.pi * update / _UPDATES)) / 2
-        slopes = torch.autograd.grad(_loss(x[some], target[some], weights, balance), weights)
-        for weight, slope in zip(weights, slopes, strict=True):
-            weight.grad = slope
-        optimizer.step()
-    return best
 
+    def loss(logit: Tensor, wanted: Tensor) -> Tensor:
+        each = balance[wanted.long()]
+        return functional.binary_cross_entropy_with_logits(logit[:, 0], wanted, weight=each)
 
-def _initial(inputs: int, source: NoiseSource, device: torch.device) -> Weights:
-    """First weights: random hidden layers that do not reach the output yet, and the last input passed through."""
-    sizes = (inputs, *_HIDDEN)
-    weights = []
-    for before, after in itertools.pairwise(sizes):
-        weights += [
-            source.normal((before, after), dtype=torch.float32, device=device) / before**0.5,
-            torch.zeros(after, device=device),
-        ]
-    straight = torch.zeros(inputs, device=device)
-    straight[-1] = 1.0
-    weights += [torch.zeros(sizes[-1], device=device), torch.zeros((), device=device), straight]
-    return [w.requires_grad_() for w in weights]
-
-
-def _loss(x: Tensor, target: Tensor, weights: Weights, balance: Tensor) -> Tensor:
-    """Mean log loss with both classes weighing the same."""
-    return functional.binary_cross_entropy_with_logits(logit(x, weights), target, weight=balance[target.long()])
+    network = fitting.Straight(x.shape[1], _HIDDEN, 1)
+    fitting.drawn(network, source, x.device)
+    network.start()
+    with torch.no_grad():
+        network.straight.weight[0, -1] = 1.0
+    fitting.trained(network, x, target, fit, held, source, updates=_UPDATES, loss=loss, decay=_DECAY)
+    return network
