@@ -101,8 +101,8 @@ def _print(found: Conformance) -> None:
         f"{escape(found.loaded.spelled)} and the contract", ["check", "", "what was tried"], rows,
         words=(0, 2), on=screen,
     )  # fmt: skip
-    _print_attacked(screen, found)
-    _print_read(screen, found)
+    if found.attacked:
+        _print_attacked(screen, found)
     failed = [one for one in found.outcomes if not one.passed]
     for one in failed:
         screen.print(f"[red bold]{one.name.replace('_', ' ')}[/red bold]")
@@ -119,39 +119,26 @@ def _print(found: Conformance) -> None:
 
 
 def _print_attacked(screen: Console, found: Conformance) -> None:
-    """What every attack reached, yours in the first column, ours beside it."""
-    if not found.attacked:
-        return
-    rows = [
-        *attack_rows(found.attacked),
-        None,
-        ["[bold]worst attack", *(f"[bold]{narrow(one.highest.attack)}" for one in found.attacked)],
-        ["[bold]counts as up to", *(f"[bold]{leak(one.highest.held)}" for one in found.attacked)],
-    ]
-    limit = found.limit
+    """What every attack reached, or every decoder read, yours in the first column, ours beside it."""
+    limit, embedding = found.limit, found.kind == "embedding"
+    title = f"What attacks reach on {found.data} (leak AUC)"
+    rows = attack_rows(found.attacked)
+    if embedding:
+        title = f"What decoders read of the inputs of {found.data}, up to"
+        every = zip(*(one.findings for one in found.attacked), strict=True)
+        rows = [[each[0].attack, *(f"{finding.held:.1%}" for finding in each)] for each in every]
+    rows.append(None)
+    if not embedding:
+        rows += [
+            ["[bold]worst attack", *(f"[bold]{narrow(one.highest.attack)}" for one in found.attacked)],
+            ["[bold]counts as up to", *(f"[bold]{leak(one.highest.held)}" for one in found.attacked)],
+        ]
     if limit is not None:
         rows.append([f"[bold]holds {limit:g}", *("yes" if one.holds(limit) else "no" for one in found.attacked)])
     rows.append(["test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.attacked)])
-    head = ["attack", *(narrow(one.protection) for one in found.attacked)]
-    print_table(f"What attacks reach on {found.data} (leak AUC)", head, rows, on=screen)
+    print_table(title, ["attack", *(narrow(one.protection) for one in found.attacked)], rows, on=screen)
     if limit is not None:
-        beside = found.attacked[1:]
-        held = ", ".join(one.protection for one in beside if one.holds(limit)) or "none of them"
+        held = ", ".join(one.protection for one in found.attacked[1:] if one.holds(limit)) or "none of them"
         screen.print(f"Of ours, {held} holds {limit:g} on these rows.", markup=False)
     for name, reason in found.attacked[0].skipped.items():
         screen.print(f"Not tried: {name}: {reason}.", markup=False)
-
-
-def _print_read(screen: Console, found: Conformance) -> None:
-    """What every decoder read, yours in the first column, ours beside it."""
-    if not found.read:
-        return
-    from tacit.lab.conformance import up_to
-
-    rows: list[list[str] | None] = [
-        [finding.attack, *(f"{up_to(one.findings[place]):.1%}" for one in found.read)]
-        for place, finding in enumerate(found.read[0].findings)
-    ]
-    rows += [None, ["test AUC of the model", *(f"{one.test_auc:.3f}" for one in found.read)]]
-    head = ["attack", *(narrow(one.protection) for one in found.read)]
-    print_table(f"What decoders read of the inputs of {found.data}, up to", head, rows, on=screen)

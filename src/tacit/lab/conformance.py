@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal
 
 import torch
 
 from tacit.audit.input_attacks.decoder import decoder
 from tacit.audit.input_attacks.linear_decoder import linear_decoder
-from tacit.audit.inputs import InputFinding, attack_inputs
-from tacit.contracts import EmbeddingProtection, InputAttack, Protection, View
+from tacit.audit.inputs import attack_inputs
+from tacit.audit.run import Finding
+from tacit.contracts import EmbeddingProtection, Estimate, InputAttack, Protection, View
 from tacit.errors import UsageError
 from tacit.lab.choosing import check_limit
 from tacit.lab.data import load as load_data
@@ -40,28 +41,6 @@ GRADIENTS, EMBEDDINGS = Course(), Course(epochs=3, last=12, follow=0)
 
 
 @dataclass(frozen=True)
-class Read:
-    """What decoders read under one embedding protection."""
-
-    protection: str  # as it would be written in code
-    test_auc: float  # of the trained model on rows it has not seen
-    findings: Sequence[InputFinding]  # what each decoder reached
-
-    @property
-    def highest(self) -> InputFinding:
-        """The decoder that may have read most."""
-        return max(self.findings, key=up_to)
-
-
-def up_to(finding: InputFinding) -> float:
-    """The share of the inputs' variance that a decoder may have read, at the upper end of its interval."""
-    return 1.0 if finding.relative is None else max(0.0, 1 - finding.relative.low)
-
-
-_Found = TypeVar("_Found", Trial, Read)
-
-
-@dataclass(frozen=True)
 class Conformance:
     """What came of an examination."""
 
@@ -69,35 +48,32 @@ class Conformance:
     outcomes: tuple[Outcome, ...]  # of every check, in order
     limit: float | None = None  # what no attack may reach; None where none was set
     data: str | None = None  # the data set of the trainings; None where nothing was trained
-    attacked: tuple[Trial, ...] = ()  # what attacks on labels reached: under this protection first, then under ours
-    # what decoders read, where an embedding protection was examined: under it first, then under ours
-    read: tuple[Read, ...] = ()
+    # what attacks on labels reached or, where embeddings are protected, which share of the inputs' variance decoders
+    # read: under this protection first, then under ours
+    attacked: tuple[Trial, ...] = ()
 
     @property
     def passed(self) -> bool:
         """Whether every check passed."""
         return all(one.passed for one in self.outcomes)
 
+    @property
+    def kind(self) -> Literal["embedding", "gradient"]:
+        """What is protected."""
+        return "embedding" if isinstance(self.loaded.protection, EmbeddingProtection) else "gradient"
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        read = [[{"attack": finding.attack, "up_to": up_to(finding)} for finding in one.findings] for one in self.read]
         return {
             "file": str(self.loaded.file),
             "protection": self.loaded.spelled,
-            "kind": "embedding" if isinstance(self.loaded.protection, EmbeddingProtection) else "gradient",
+            "kind": self.kind,
             "passed": self.passed,
             "checks": [one.as_dict() for one in self.outcomes],
             "limit": self.limit,
             "data": self.data,
-            "attacked": [
-                *({**one.as_dict(), "worst": as_dict(one.highest)} for one in self.attacked),
-                *(
-                    {"protection": one.protection, "test_auc": one.test_auc, "attacks": attacks,
-                     "worst": attacks[list(one.findings).index(one.highest)]}
-                    for one, attacks in zip(self.read, read, strict=True)
-                ),
-            ],
-        }  # fmt: skip
+            "attacked": [{**one.as_dict(), "worst": as_dict(one.highest)} for one in self.attacked],
+        }
 
 
 def run(
@@ -128,6 +104,7 @@ def run(
         raise UsageError("--quick trains nothing, so no limit can be judged: leave out --quick or --limit")
     loaded = load(spec, options or {})
     theirs = loaded.protection
+    embedding = isinstance(theirs, EmbeddingProtection)
     if isinstance(theirs, EmbeddingProtection):
         if limit is not None and not 0 < limit < 1:
             raise UsageError(
@@ -142,15 +119,11 @@ def run(
     if quick:
         return Conformance(loaded, tuple(outcomes))
     table = load_data(data, rows=rows)
-    if isinstance(theirs, EmbeddingProtection):
-        read = partial(_read, data=table, seed=seed, progress=progress)
-        others = [partial(read, name, chain) for name, chain in beside().items()]
-        more, decoded = _compared(partial(read, loaded.spelled, [theirs]), others, limit, table)
-        return Conformance(loaded, (*outcomes, *more), limit, data, read=tuple(decoded))
-    tried = partial(_attacked, data=table, seed=seed, progress=progress)
-    rivals = [partial(tried, name, protect) for name, protect in ours(limit).items()]
-    judged, trials = _compared(partial(tried, loaded.spelled, theirs), rivals, limit, table)
-    return Conformance(loaded, (*outcomes, *judged), limit, data, attacked=tuple(trials))
+    tried = partial(_read if embedding else _attacked, data=table, seed=seed, progress=progress)
+    beside = {"none": (), "gaussian(snr=1)": (gaussian(snr=1.0),)} if embedding else ours(limit)
+    mine = partial(tried, loaded.spelled, [theirs] if embedding else theirs)
+    judged, trials = _compared(mine, [partial(tried, *one) for one in beside.items()], limit, table)
+    return Conformance(loaded, (*outcomes, *judged), limit, data, tuple(trials))
 
 
 def ours(limit: float | None) -> Mapping[str, Protection]:
@@ -167,22 +140,18 @@ def ours(limit: float | None) -> Mapping[str, Protection]:
     }
 
 
-def beside() -> Mapping[str, Sequence[EmbeddingProtection]]:
-    """What is run beside a protection of embeddings: nothing, and noise as large as the embedding."""
-    return {"none": (), "gaussian(snr=1)": (gaussian(snr=1.0),)}
-
-
 def decoders() -> list[InputAttack]:
     """What reads: a line, and a network that is smaller and learns for a shorter time than that of a whole audit."""
     return [linear_decoder(), decoder(hidden=(256, 256), updates=800)]
 
 
-def _attacked(name: str, protect: Protection, *, data: Data, seed: int, progress: Progress) -> Trial:
+def _attacked(name: str, protect: Any, *, data: Data, seed: int, progress: Progress) -> Trial:
+    """A training under a protection of gradients, and every attack on what was sent."""
     course = replace(GRADIENTS, seed=seed)
     return attack(train(name, problem_of(data), course, protect=protect, progress=progress), progress=progress)
 
 
-def _read(name: str, protect: Sequence[EmbeddingProtection], *, data: Data, seed: int, progress: Progress) -> Read:
+def _read(name: str, protect: Any, *, data: Data, seed: int, progress: Progress) -> Trial:
     """A training under embedding protections, read by decoders that know half of the rows."""
     course = replace(EMBEDDINGS, seed=seed)
     trained = train(name, problem_of(data), course, protect_embedding=protect, progress=progress)
@@ -190,14 +159,19 @@ def _read(name: str, protect: Sequence[EmbeddingProtection], *, data: Data, seed
     seen = trained.record.batches().view
     rows, places = seen.rows.unique(return_inverse=True)
     view, noise = View.of_embeddings(seen.embedding, rows=places), torch.Generator().manual_seed(seed)
-    return Read(name, trained.test_auc, attack_inputs(view, trained.model.party.hidden(rows), decoders(), noise=noise))
+    findings = []
+    for one in attack_inputs(view, trained.model.party.hidden(rows), decoders(), noise=noise):
+        assert one.relative is not None  # these are no attacks on an attribute
+        read = Estimate(*(max(0.0, 1 - left) for left in (one.relative.value, one.relative.high, one.relative.low)))
+        findings.append(Finding(one.attack, read, read.high, upper=read.high))
+    return Trial(name, trained.test_auc, trained.model.history[-1].power, findings, {})
 
 
 def _compared(
-    first: Callable[[], _Found], others: Sequence[Callable[[], _Found]], limit: float | None, data: Data
-) -> tuple[list[Outcome], list[_Found]]:
+    first: Callable[[], Trial], others: Sequence[Callable[[], Trial]], limit: float | None, data: Data
+) -> tuple[list[Outcome], list[Trial]]:
     """A training under this protection and, where that runs at all, under ours."""
-    done: list[_Found] = []
+    done: list[Trial] = []
 
     def trains(subject: None) -> str:
         """A model trains under it from the first step to the last, and every attack can be tried on what was sent."""
@@ -206,29 +180,20 @@ def _compared(
 
     def holds_the_limit(subject: None) -> str:
         """The worst attack, with the upper end of its interval, stays at or under the limit that was set."""
-        return _held(done[0], limit or 0.0)
+        highest = done[0].highest
+        reached = f"{highest.attack} reaches {highest.leak}, which counts as up to {highest.held:.3f}"
+        require(
+            done[0].holds(limit or 0.0), f"that no attack reaches more than {limit:g}", reached,
+            "add noise where that attack looks (docs/ref-attacks.md says where), or more of it; the table shows what "
+            "ours reach",
+        )  # fmt: skip
+        return reached
 
     outcomes = examine(None, [trains])
     if done:
         outcomes += examine(None, [holds_the_limit] if limit is not None else [])
         done += [other() for other in others]
     return outcomes, done
-
-
-def _held(one: Trial | Read, limit: float) -> str:
-    if isinstance(one, Read):
-        reached = f"{one.highest.attack} reads up to {up_to(one.highest):.1%} of the inputs' variance"
-        holds = up_to(one.highest) <= limit
-        require(holds, f"that no decoder reads more than {limit:.0%}", reached, "add noise, or weight")
-    else:
-        highest = one.highest
-        reached = f"{highest.attack} reaches {highest.leak}, which counts as up to {highest.held:.3f}"
-        require(
-            one.holds(limit), f"that no attack reaches more than {limit:g}", reached,
-            "add noise where that attack looks (docs/ref-attacks.md says where), or more of it; the table shows what "
-            "ours reach",
-        )  # fmt: skip
-    return reached
 
 
 # --- somebody else's file --------------------------------------------------------------------------------------------
