@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from papers.kinds import Kind
+from papers.labels import Triple, labelled, of_settings
 from papers.sheet import Sheet, shades
-from tacit.lab.days import PANELS, Triple, numbers_by_day
+from tacit.lab.days import PANELS, numbers_by_day
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,7 @@ REPORT: tuple[Triple, ...] = (
 def daily(settings: Sequence[Triple], columns: Sequence[str]) -> Kind:
     """Figures by day: some settings, and the panels "norm@cut", "hint@cut" or "test_auc"."""
     return Kind(
-        lambda table, data: numbers_by_day(table, settings, columns),
+        lambda table, data: numbers_by_day(labelled(of_settings(table, settings)), columns),
         lambda numbers, sheet: _draw(numbers, columns, sheet),
     )
 

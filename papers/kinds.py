@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from papers.labels import SETTING, labelled
 from papers.sheet import Sheet
 from tacit.errors import DataError
-from tacit.lab.days import SETTING, labelled
 
 __all__ = ["Kind", "averaged", "needs", "plain", "whole"]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from papers.kinds import Kind, averaged, needs, plain
+from papers.labels import Triple, of_settings
 from papers.sheet import Sheet, shades
 from papers.tradeoff import THEIRS
-from tacit.lab.days import Triple, of_settings
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from papers.bounds import BOUNDS
 from papers.daily import INDUSTRY, REPORT
 from papers.labelling import label_rows
+from papers.labels import Triple
 from papers.observing import observe
 from papers.progress import SCALES
 from papers.runtimes import time_updates
 from tacit.disk import replaced
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Data, Pictures
-from tacit.lab.days import Triple
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.recipe import digest_of, paper_of
 from tacit.lab.sweeping.settings import Setting

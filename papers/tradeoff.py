@@ -10,8 +10,8 @@ import polars as pl
 
 from papers import anchors
 from papers.kinds import Kind, averaged, needs, whole
+from papers.labels import label_of
 from papers.sheet import Sheet, colour_of
-from tacit.lab.days import label_of
 from tacit.lab.sweeping.results import leak_column
 
 if TYPE_CHECKING:

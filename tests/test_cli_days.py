@@ -23,14 +23,14 @@ def test_a_stream_is_trained_tested_and_drawn(tmp_path):
     done = run(*QUICK, "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert [one["setting"] for one in found] == ["no noise", "max_norm"]
+    assert [one["setting"] for one in found] == ["none", "max_norm"]
     assert all((one["seeds"], one["skipped"]) == (2, 0) for one in found)
     assert found[0]["norm@cut"] > found[1]["norm@cut"]
     table = pl.read_parquet(tmp_path / "results.parquet")
     assert table["day"].n_unique() == 5
     assert table.filter(pl.col("day") == 0)["test_auc"].null_count() == 4, "the first day has no model yet"
     picture = (tmp_path / "days.svg").read_text()
-    assert all(name in picture for name in ("no noise", "max_norm", "hint leak at the cut", "test AUC"))
+    assert all(name in picture for name in ("none", "max_norm", "hint leak at the cut", "test AUC"))
     assert all(f'class="{kind} s{place}"' in picture for kind in ("series", "band") for place in (1, 2))
 
 

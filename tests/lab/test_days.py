@@ -5,7 +5,7 @@ import torch
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.lab.days import by_day, numbers_by_day
+from tacit.lab.days import by_day, numbers_by_day, spelled
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.settings import Setting
 
@@ -56,8 +56,9 @@ def test_a_setting_planned_for_visits_has_a_line_of_its_own():
         Setting("matched", "leak_auc", 0.6, others, seed) for seed in (0, 1) for others in ((), (("visits", 5),))
     ]
     table = trained(stream(), settings)
-    numbers = numbers_by_day(table, [("matched", "leak_auc", 0.6)], ("norm@cut",))
-    assert numbers["setting"].unique(maintain_order=True).to_list() == ["matched AUC=0.6", "matched AUC=0.6, visits=5"]
+    numbers = numbers_by_day(spelled(table), ("norm@cut",))
+    names = numbers["setting"].unique(maintain_order=True).to_list()
+    assert names == ["matched(leak_auc=0.6)", "matched(leak_auc=0.6, visits=5)"]
     assert numbers["seeds"].to_list() == [2] * 8
 
 

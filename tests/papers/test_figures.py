@@ -9,12 +9,12 @@ import pytest
 from papers import anchors, embedding
 from papers.daily import daily
 from papers.kinds import averaged, whole
+from papers.labels import label_of
 from papers.making import draw
 from papers.recipes import RECIPES
 from papers.registry import FIGURES, Drawn, Embedded, chosen
 from papers.sheet import Sheet
 from tacit.errors import DataError, UsageError
-from tacit.lab.days import label_of
 
 LAYERS = ("cut", "layer1", "layer2", "layer3")
 ATTACKS = ("norm", "cosine", "hint", "majority")

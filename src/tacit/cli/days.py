@@ -80,12 +80,11 @@ def days(
 
 def _written(table: pl.DataFrame, target: Path, data: str, period: int) -> tuple[pl.DataFrame, Path]:
     from tacit.disk import replaced
-    from tacit.lab.days import drawn_days, numbers_by_day
+    from tacit.lab.days import drawn_days, numbers_by_day, spelled
     from tacit.lab.sweeping.results import write
 
     write(target / "results.parquet", table, {"data": data, "by day": True, "period": period})
-    settings = list(dict.fromkeys(table.select("protection", "knob", "strength").iter_rows()))
-    numbers = numbers_by_day(table, settings, _COLUMNS)
+    numbers = numbers_by_day(spelled(table), _COLUMNS)
     picture = drawn_days(numbers, _COLUMNS, f"{data} by day: each tested before it is trained on")
     replaced(target / "days.svg", lambda file: file.write(picture.encode()), durable=False)
     return numbers, target / "days.svg"

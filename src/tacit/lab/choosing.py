@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -191,12 +190,8 @@ def check_limit(limit: float) -> None:
 
 
 def _point(rows: list[Mapping[str, Any]], columns: Sequence[str]) -> Point:
-    first = rows[0]
-    options = json.loads(first["options"])
-    others = tuple((key, value) for key, value in options.items() if key != first["knob"])
-    setting = Setting(first["protection"], first["knob"], first["strength"], others, first["seed"])
     notes = tuple(dict.fromkeys(row["notes"] for row in rows if row["notes"] is not None))
-    plain = Point(setting, len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), notes=notes)
+    plain = Point(Setting.of(rows[0]), len(rows), _mean(rows, "test_auc"), _mean(rows, "test_loss"), notes=notes)
     if any(row["worst high"] is None for row in rows):
         return plain
     most = max(rows, key=lambda row: (row["worst high"], row["worst"]))

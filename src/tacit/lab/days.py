@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from statistics import fmean
-from typing import Any
 
 import polars as pl
 import torch
@@ -121,74 +119,25 @@ def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
 # --- as numbers and as a picture -------------------------------------------------------------------------------------
 
 
-Triple = tuple[str, str | None, float | None]
-"""A setting as its protection, knob and strength."""
-
 PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
 """What is shown of each day, and how it is called."""
 
-SETTING = ("protection", "knob", "strength", "options")
-"""The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
 
-_KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
-
-
-def label_of(protection: str, knob: str | None, strength: float | None, others: str = "") -> str:
-    """A setting as legends name it.
-
-    >>> label_of("marvell", "scale", 4.0), label_of("none", None, None)
-    ('marvell s=4', 'no noise')
-    >>> label_of("matched", "leak_auc", 0.6, "visits=5")
-    'matched AUC=0.6, visits=5'
-    """
-    if protection == "none":
-        return "no noise"
-    own = "" if knob is None or strength is None else f"{_KNOBS.get(knob, knob)}={strength:g}"
-    return f"{protection} {', '.join(part for part in (own, others) if part)}".rstrip()
+def spelled(table: pl.DataFrame) -> pl.DataFrame:
+    """Results with a column more, `setting`: each one as it would be written in code."""
+    names = [Setting.of(row).spelled for row in table.iter_rows(named=True)]
+    return table.with_columns(pl.Series("setting", names, dtype=pl.String))
 
 
-def others_of(options: str | None, knob: str | None) -> str:
-    """The options beside the strength, from the JSON of a results file; empty where there are none.
-
-    >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
-    'visits=5'
-    """
-    given: dict[str, Any] = json.loads(options or "{}")
-    shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
-    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
-
-
-def labelled(table: pl.DataFrame) -> pl.DataFrame:
-    """Results with two columns more: `setting`, as legends name it, and `others`, its options beside the strength."""
-    rows = list(table.select(SETTING).iter_rows())
-    others = [others_of(options, knob) for _, knob, _, options in rows]
-    names = [label_of(p, knob, value, other) for (p, knob, value, _), other in zip(rows, others, strict=True)]
-    text = pl.String
-    return table.with_columns(pl.Series("setting", names, dtype=text), pl.Series("others", others, dtype=text))
-
-
-def of_settings(table: pl.DataFrame, settings: Sequence[Triple]) -> pl.DataFrame:
-    """The rows of some settings, in this order; of one that was run with several other options, all of them."""
-    wanted = pl.DataFrame(
-        [(*setting, place) for place, setting in enumerate(settings)],
-        schema={"protection": pl.String, "knob": pl.String, "strength": pl.Float64, "place": pl.Int64},
-        orient="row",
-    )
-    cast = table.with_columns(pl.col("knob").cast(pl.String), pl.col("strength").cast(pl.Float64))
-    joined = cast.join(wanted, on=["protection", "knob", "strength"], nulls_equal=True)
-    return joined.sort("place", "step", maintain_order=True).drop("place")
-
-
-def numbers_by_day(table: pl.DataFrame, settings: Sequence[Triple], columns: Sequence[str]) -> pl.DataFrame:
-    """For each setting and day the mean over seeds and half of its 95% interval (null where there is one seed)."""
+def numbers_by_day(table: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """For each `setting` and day the mean over seeds and half of its 95% interval (null where there is one seed)."""
     missing = [name for name in ("day", *columns) if name not in table.columns]
     if missing:
         raise DataError(f"a figure by day needs {', '.join(missing)}, which the results do not have: train by day")
     days = table.filter(pl.col("day").is_not_null() & (pl.col("part") == "stretch"))
-    rows = labelled(of_settings(days, settings))
-    seeds = rows["seed"].n_unique()
+    seeds = days["seed"].n_unique()
     around = pl.col(columns).std() * (student(max(1, seeds - 1)) / seeds**0.5)
-    return rows.group_by("setting", *SETTING, "day", maintain_order=True).agg(
+    return days.group_by("setting", "protection", "day", maintain_order=True).agg(
         pl.len().alias("seeds"), pl.col(columns).mean(), around.name.suffix(" band")
     )
 

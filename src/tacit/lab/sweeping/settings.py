@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tacit.contracts import Protection
 from tacit.errors import UsageError
@@ -27,6 +28,12 @@ class Setting:
     strength: float | None = None  # the value of that option; None where it has none
     others: tuple[tuple[str, Option], ...] = ()  # its other options, as pairs of name and value
     seed: int = 0  # of first weights, batches and noise
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Setting:
+        """The setting of a row of results."""
+        others = tuple((key, value) for key, value in json.loads(row["options"]).items() if key != row["knob"])
+        return cls(row["protection"], row["knob"], row["strength"], others, row["seed"])
 
     @property
     def options(self) -> Mapping[str, Option]:
