@@ -20,7 +20,8 @@ from tacit.contracts import Protection, View
 from tacit.errors import DataError
 from tacit.lab.data.rows import Data, Table
 from tacit.lab.sweeping.settings import Setting
-from tacit.lab.trial import Course, Progress, Trained, as_dict, attack, last_of, problem_of, train
+from tacit.lab.trial import Course, Progress, Trained, as_dict, attack, problem_of, train
+from tacit.wire.record import Transcript
 
 __all__ = ["AttackTable", "Column", "markdown", "run", "settings"]
 
@@ -138,7 +139,7 @@ def run(
 def _column(setting: Setting, data: Data, course: Course, progress: Progress) -> Column:
     protect = setting.build()
     trained = train(setting.spelled, problem_of(data), course, protect=protect, progress=progress)
-    trial = attack(trained, last=LAST, progress=progress)
+    trial = attack(trained, batches=_last(trained, LAST), progress=progress)
     visited = [one for one in trial.findings if one.attack.startswith("accumulated")]
     skipped: dict[str, str] = {}
     if visited:  # beside those on the followed examples the one on sums, over as much as was kept whole
@@ -156,13 +157,21 @@ def _column(setting: Setting, data: Data, course: Course, progress: Progress) ->
     return Column(setting.spelled, trial.test_auc, trial.noise, findings, missing)
 
 
+def _last(trained: Trained, steps: int) -> Transcript:
+    """The last batches that were recorded."""
+    batches = trained.record.batches()
+    view = batches.view
+    last = View.of(view.gradient[-steps:], rows=view.rows[-steps:], embedding=view.embedding[-steps:])
+    return Transcript(last, batches.clean[-steps:])
+
+
 def _over_answers(trained: Trained, protect: Protection, skipped: dict[str, str]) -> list[Finding]:
     """Duplicates: the last batches answered several times, as a system would that protects every repeated request anew.
 
     The protection goes through the batches once before, so that it has its running statistics.
     """
     truth, seed = trained.problem.train.labels, trained.course.seed
-    batches = last_of(trained.record.batches(), _REPEATED)
+    batches = _last(trained, _REPEATED)
     view, noise = batches.view, torch.Generator().manual_seed(seed)
     state, answers = protect.init(), []
     for turn in range(ANSWERS + 1):

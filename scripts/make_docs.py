@@ -127,8 +127,7 @@ data set is then called `isic` (SIIM-ISIC, which the papers use) or `ham10000`."
 _PREPARED = """\
 ## How rows are prepared
 
-Everything is learnt from the training rows alone. `Data.made` says in sentences what was read, left out, filled in,
-scaled and drawn. The results file of a sweep keeps these sentences.
+Everything is learnt from the training rows alone.
 
 | | test rows | categories | numbers |
 |---|---|---|---|
@@ -168,7 +167,7 @@ _BAD_ROWS = """\
 
 A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a broken picture) stops the
 loading with an error that names the file, the line and the cause. `load(..., bad="skip")`, or `--bad skip`, leaves such
-rows out instead; `Data.skipped` counts them, and `Data.made` says so.
+rows out instead; `Data.skipped` counts them.
 
 ## What is kept
 

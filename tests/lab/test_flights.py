@@ -15,7 +15,6 @@ from sklearn.preprocessing import OneHotEncoder
 
 from tacit.errors import DataError
 from tacit.lab.data import flights
-from tacit.lab.data.faults import Faults
 from tacit.lab.data.rows import Data, Rows
 
 # Everything that is known before a flight leaves, and the label. A new column needs a new line here, with a reason.
@@ -162,7 +161,7 @@ def test_test_rows_have_no_influence_on_training_tensors(tables):
     )
     airline = tables.airline.with_columns(carrier=pl.when(for_test).then(pl.lit("00")).otherwise("carrier"))
     changed = flights.with_inputs(airport.join(airline, on="flight_id", maintain_order="left"))
-    after = flights.joint(changed).data("flights", read=(), faults=Faults("raise"), rows=20_000, seed=0)
+    after = flights.joint(changed).data("flights", 20_000, 0)
     trained = [(*data.train.features, *data.train.own) for data in (before, after)]
     for old, new in zip(*trained, strict=True):
         assert torch.equal(old, new)

@@ -69,7 +69,7 @@ class Replay:
 # --- the contract, as anybody's protection is examined ---------------------------------------------------------------
 
 # What is tried elsewhere in this file, on stacks and with what the rows themselves say, is not tried twice.
-HERE = {"unbiased", "reported_power", "report_of_tensors", "time_per_call"}
+HERE = {"unbiased", "reported_power", "report_of_tensors"}
 HERE |= {"hides_every_row", "one_class", "one_of_a_class", "no_spread"}
 HERE |= {"zero_rows", "zeros_of_one_class", "extreme_sizes"}
 HERE |= {"refuses_what_is_not_finite", "refuses_wrong_shapes", "refuses_other_labels"}

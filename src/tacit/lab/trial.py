@@ -12,7 +12,7 @@ from torch import nn
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
-from tacit.contracts import EmbeddingProtection, Protection, View
+from tacit.contracts import EmbeddingProtection, Protection
 from tacit.cut.simulate import Simulation, simulate
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.stack.network import network_for
@@ -124,12 +124,14 @@ def train(
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))
 
 
-def attack(trained: Trained, *, last: int | None = None, progress: Progress = lambda *_: None) -> Trial:
-    """Try every attack on single batches and, where rows were visited several times, on all visits of a row."""
+def attack(trained: Trained, *, batches: Transcript | None = None, progress: Progress = lambda *_: None) -> Trial:
+    """Try every attack on single batches and, where rows were visited several times, on all visits of a row.
+
+    The batches are all that were recorded, or those that are given.
+    """
     labels, seed = trained.problem.train.labels, trained.course.seed
     skipped: dict[str, str] = {}
-    batches = trained.record.batches()
-    parts = [(on_batches, batches if last is None else last_of(batches, last))]
+    parts = [(on_batches, batches or trained.record.batches())]
     parts += [(on_visits, trained.record.visits())] if trained.course.epochs > 1 else []
     findings: list[Finding] = []
     for attacks, seen in parts:
@@ -140,12 +142,3 @@ def attack(trained: Trained, *, last: int | None = None, progress: Progress = la
     tried = {finding.attack for finding in findings}
     missing = {name: reason for name, reason in skipped.items() if name not in tried}
     return Trial(trained.protection, trained.test_auc, trained.model.history[-1].power, findings, missing)
-
-
-def last_of(transcript: Transcript, steps: int) -> Transcript:
-    """The last batches of a transcript."""
-    view = transcript.view
-    return Transcript(
-        View.of(view.gradient[-steps:], rows=view.rows[-steps:], embedding=view.embedding[-steps:]),
-        transcript.clean[-steps:],
-    )

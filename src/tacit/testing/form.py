@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -291,28 +290,7 @@ def counts_untouched_rows(subject: Subject) -> str:
     return f"{bare} bare rows in 27 batches, all reported" if bare else "no bare row in 27 batches"
 
 
-def time_per_call(subject: Subject) -> str:
-    """How long a call takes for 1024 rows of 128, in draws of as many normal numbers. Reported, not judged."""
-    batch = subject.batch(5, 1024, (128,), dtype=torch.float32)
-    state, source = subject.protection.init(), subject.noise()
-    for _ in range(3):
-        state = subject.update(batch, state, source).state
-    plain = _median(lambda: torch.randn(1024, 128, generator=source, device=subject.device))
-    update = subject.protection.update
-    call = _median(lambda: update(batch.grad, batch.labels, state, source, batch.embedding).value)
-    return f"{call * 1e3:.2f} ms, {call / plain:.1f} times a plain draw of the noise"
-
-
-def _median(call: Callable[[], Tensor], times: int = 9) -> float:
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call().sum().item()  # waits for a device
-        taken.append(time.perf_counter() - start)
-    return sorted(taken)[times // 2]
-
-
 BOOKS: tuple[Callable[[Subject], str], ...] = (
-    state_survives, event_for_the_ledger, report_of_tensors, counts_untouched_rows, time_per_call,
+    state_survives, event_for_the_ledger, report_of_tensors, counts_untouched_rows,
 )  # fmt: skip
 """What is kept and told."""

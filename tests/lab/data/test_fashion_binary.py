@@ -24,7 +24,6 @@ def test_one_class_against_the_others(folder):
     assert torch.equal(data.test.labels, (real.test.labels == 9).float())
     bags = fashion.load(folder, positive="bag")
     assert torch.equal(bags.train.labels, (real.train.labels == 8).float())
-    assert "'bag'" in bags.made[1]
 
 
 def test_fewer_rows_and_wrong_options(folder):

@@ -74,8 +74,6 @@ def test_both_forms_hold_the_same(made, tmp_path):
     assert torch.equal(siim.train.features[0], ham.train.features[0])
     assert torch.equal(siim.test.labels, ham.test.labels)
     assert (siim.name, ham.name) == ("isic", "ham10000")
-    assert "SIIM-ISIC" in siim.made[0]
-    assert "lesion_id and seed 0: none is on both sides" in ham.made[-1]
 
 
 def test_the_balance_keeps_all_positives_and_some_negatives(made, tmp_path):
@@ -136,7 +134,6 @@ def test_bad_pictures_are_named_or_skipped_and_counted(own, tmp_path):
     data = skin.load(own, cache=tmp_path, bad="skip")
     assert data.skipped == 3
     assert len(data.train) + len(data.test) == 37
-    assert any("3 rows of the source could not be used" in step for step in data.made)
     again = skin.load(own, cache=tmp_path, bad="skip")
     assert again.skipped == 3, "what could not be decoded is not taken for decoded"
     lines = (own / "train.csv").read_text().splitlines()

@@ -59,7 +59,6 @@ def test_a_bad_row_is_named_with_file_and_line_or_skipped_and_counted(made, faul
     data = MODULES[name].load(folder, bad="skip")
     assert data.skipped == 1
     assert len(data.train) + len(data.test) == 399
-    assert any("1 row of the source" in step for step in data.made)
 
 
 def test_what_is_fitted_depends_on_training_rows_alone(made):
@@ -122,9 +121,6 @@ def test_credit_joins_by_id_and_keeps_who_has_what(tmp_path):
     host.write_text("\n".join(lines[:-50]) + "\n")
     fewer = credit.load(tmp_path)
     assert len(fewer.train) + len(fewer.test) == 150
-    assert "150 clients" in fewer.made[0]
-    assert "150 of the host" in fewer.made[0]
-    assert "200 of the guest" in fewer.made[0]
     guest.write_text(guest.read_text().replace("id,y", "id,z", 1))
     with pytest.raises(DataError, match=r"guest.csv has no column y in its header; it has: id, z, x0"):
         credit.load(tmp_path)

@@ -166,7 +166,6 @@ def test_bad_rows_raise_with_their_line_or_are_skipped_and_counted(file, text, s
     data = criteo.load(file, bad="skip")
     assert data.skipped == 2
     assert len(data.train) + len(data.test) == ROWS - 2
-    assert any("2 rows could not be read" in told for told in data.made)
     with pytest.raises(DataError, match="line 701"):
         criteo.load(file)
     assert criteo.load(file, rows=600).skipped == 0

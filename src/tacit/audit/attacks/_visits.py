@@ -22,8 +22,7 @@ class Visits:
     @classmethod
     def of(cls, view: View) -> Visits:
         """One group for each example."""
-        ids, slot = torch.unique(view.rows, return_inverse=True)
-        return cls(ids, slot, counted(slot, ids.numel()))
+        return cls(*torch.unique(view.rows, return_inverse=True, return_counts=True))
 
     def mean(self, x: Tensor) -> Tensor:
         """Mean over the rows of each group.  (steps, batch, width) -> (groups, width)"""
@@ -45,12 +44,6 @@ class Visits:
         total.index_add_(0, rows, views.standardized(score, counts).flatten())
         seen = torch.zeros_like(self.count).index_add_(0, rows, counts.flatten().to(self.count.dtype))
         return total[None], (seen > 0)[None]
-
-
-def counted(slot: Tensor, groups: int) -> Tensor:
-    """How many rows each group has.  (groups,)"""
-    rows = slot.flatten()
-    return torch.zeros(groups, dtype=rows.dtype, device=rows.device).index_add_(0, rows, torch.ones_like(rows))
 
 
 def on_means(

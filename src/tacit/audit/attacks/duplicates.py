@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tacit.audit import views
-from tacit.audit.attacks._visits import Visits, counted, on_means
+from tacit.audit.attacks._visits import Visits, on_means
 from tacit.audit.facts import Facts
 from tacit.contracts import Attack, Guess, Known, Noise, View, noise_source
 from tacit.errors import UsageError
@@ -66,4 +66,4 @@ def _questions(view: View, z: Tensor, noise: Noise) -> Visits:
         first[1:][part] = far | (ids[after] != ids[before])
     slot = torch.empty_like(ids)
     slot[order] = first.long().cumsum(0) - 1
-    return Visits(ids[order[first]], slot.reshape(view.rows.shape), counted(slot, int(first.sum())))
+    return Visits(ids[order[first]], slot.reshape(view.rows.shape), slot.bincount(minlength=int(first.sum())))

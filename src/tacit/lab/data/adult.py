@@ -58,18 +58,8 @@ def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str
         folder: holds one of `FILES`, or is such a file itself.
     """
     faults = Faults(bad)
-    table = people(folder, faults)
-    return Joint(table, EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL).data(
-        "adult",
-        read=(
-            f"{len(table):,} people of UCI Adult were read, from all files together.",
-            "The label says who earns more than 50,000 dollars a year; the census weight fnlwgt is left out.",
-            "A '?' is a missing value.",
-        ),
-        faults=faults,
-        rows=rows,
-        seed=seed,
-    )
+    joint = Joint(people(folder, faults), EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
+    return joint.data("adult", rows, seed, skipped=faults.skipped)
 
 
 def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from tacit.lab.data.reading import Text, found, header, require
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import LABELS_ALONE, Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 _NAMES = (
@@ -56,12 +56,8 @@ def load(  # the options of a data set, by name
     file = found(Path(path), ["train.csv", "train"], _REMEDY)
     names = header(file, ",", _REMEDY)
     require(file, names, list(_KINDS), _REMEDY)
-    made = (
-        f"Avazu's click data were read from {file.name}: 22 categories, the hour of the day among them, prepared as in "
-        "the papers."
-    )
     options = Options(rows, sample, test_share, seed, min_count)
     return load_streamed(
         Text(file, names, _KINDS, remedy=_REMEDY), Schema("avazu", "click", CATEGORIES, days=True), options,
-        cache=cache, bad=bad, progress=progress, made=(made, LABELS_ALONE),
+        cache=cache, bad=bad, progress=progress,
     )  # fmt: skip

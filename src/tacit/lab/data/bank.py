@@ -2,7 +2,8 @@
 
 The data (CC BY 4.0) comes from archive.ics.uci.edu (data set 222) as `bank-full.csv`; copies in two files, `train.csv`
 and `test.csv`, are read as one. `duration`, the length of the very call that is to be foretold, is known only after it
-and is left out, as its authors advise.
+and is left out, as its authors advise. A `pdays` of -1 (never called before) is a missing value, and a column of its
+own says so.
 """
 
 from __future__ import annotations
@@ -43,17 +44,8 @@ def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str
     table = pl.concat([_table(path, faults) for path in _paths(Path(folder))]).with_row_index("id")
     never = pl.col("pdays") < 0
     table = table.with_columns(pl.when(never).then(None).otherwise(pl.col("pdays")).alias("pdays"))
-    return Joint(table, REGISTER_INPUTS, BANK_INPUTS, label=_LABEL).data(
-        "bank",
-        read=(
-            f"{len(table):,} clients of UCI Bank marketing were read.",
-            "The label says who opened a deposit; duration is left out, because it is known only after the call.",
-            "A pdays of -1 (never called before) is a missing value, and a column of its own says so.",
-        ),
-        faults=faults,
-        rows=rows,
-        seed=seed,
-    )
+    joint = Joint(table, REGISTER_INPUTS, BANK_INPUTS, label=_LABEL)
+    return joint.data("bank", rows, seed, skipped=faults.skipped)
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -48,17 +48,7 @@ def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str
         Columns(numeric=tuple(name for name in table.columns if name.startswith(party)))
         for party in ("host_", "guest_")
     )
-    return Joint(table, host, guest, label=_LABEL).data(
-        "credit",
-        read=(
-            f"{len(table):,} clients of UCI default credit were joined by id in the clear: {len(features):,} of the "
-            f"host (feature party) and {len(own):,} of the guest (label party).",
-            "The label says who failed to pay in the next month.",
-        ),
-        faults=faults,
-        rows=rows,
-        seed=seed,
-    )
+    return Joint(table, host, guest, label=_LABEL).data("credit", rows, seed, skipped=faults.skipped)
 
 
 def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tacit.lab.data.reading import Text, found
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import LABELS_ALONE, Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Progress, Schema
 from tacit.lab.data.streaming import load as load_streamed
 
 NUMBERS = tuple(f"I{number}" for number in range(1, 14))
@@ -51,10 +51,9 @@ def load(  # the options of a data set, by name
             them, which is 1; over the whole file most codes then belong to a few rows each.
     """
     file = found(Path(path), ["train.txt"], _REMEDY)
-    made = f"Criteo's click data were read from {file.name}: 26 categories and 13 numbers, prepared as in the papers."
     options = Options(rows, sample, test_share, seed, min_count)
     source = Text(file, tuple(_KINDS), _KINDS, "\t", header=False, remedy=_REMEDY)
     return load_streamed(
         source, Schema("criteo", "label", CATEGORIES, NUMBERS), options,
-        cache=cache, bad=bad, progress=progress, made=(made, LABELS_ALONE),
+        cache=cache, bad=bad, progress=progress,
     )  # fmt: skip

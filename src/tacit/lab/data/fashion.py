@@ -82,22 +82,12 @@ def load(folder: str | Path | None = None, *, rows: int | None = None, positive:
         raise UsageError(f"there is no class {positive!r}; there are: {', '.join(CLASSES)}")
     trains, tests = (None, None) if rows is None else _divided(rows)
     found = pictures(FOLDER if folder is None else folder, rows=trains, test_rows=tests)
-    return _data(found, "pictures of Fashion-MNIST were read, ", positive)
+    return _data(found, positive)
 
 
-def _data(found: Fashion, how: str, positive: str) -> Data:
-    wanted = CLASSES.index(positive)
-    return Data(
-        name="fashion",
-        train=_rows(found.train, wanted),
-        test=_rows(found.test, wanted),
-        inputs=PictureInputs(1, SIDE),
-        made=(
-            f"{len(found.train):,} training and {len(found.test):,} test {how}divided as its authors do.",
-            f"The label says which pictures are of the class {positive!r}; the nine other classes are the negatives.",
-            "Grey values stay bytes.",
-        ),
-    )
+def _data(found: Fashion, positive: str) -> Data:
+    train, test = (_rows(part, CLASSES.index(positive)) for part in (found.train, found.test))
+    return Data("fashion", train, test, PictureInputs(1, SIDE))
 
 
 def pictures(folder: str | Path = FOLDER, *, rows: int | None = None, test_rows: int | None = None) -> Fashion:
@@ -131,9 +121,7 @@ def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
 def made_up(rows: int, seed: int) -> Data:
     """`generated` pictures as a data set of the lab, one in seven of them for testing."""
     trains, tests = _divided(rows)
-    return _data(
-        generated(trains, seed, test_rows=tests), f"pictures were made up with the seed {seed}, ", "ankle boot"
-    )
+    return _data(generated(trains, seed, test_rows=tests), "ankle boot")
 
 
 def _divided(rows: int) -> tuple[int, int]:

@@ -15,8 +15,8 @@ class Faults:
 
     >>> faults = Faults("skip")
     >>> faults.meet("adult.data, line 7: the age is 'old', no number")
-    >>> faults.skipped, faults.said()
-    (1, ('1 row of the source could not be used and was left out.',))
+    >>> faults.skipped
+    1
     """
 
     def __init__(self, bad: str) -> None:
@@ -30,10 +30,3 @@ class Faults:
         if self.bad == "raise":
             raise DataError(cured(message))
         self.skipped += 1
-
-    def said(self) -> tuple[str, ...]:
-        """A sentence on what was left out, where anything was."""
-        if not self.skipped:
-            return ()
-        rows = "1 row" if self.skipped == 1 else f"{self.skipped:,} rows"
-        return (f"{rows} of the source could not be used and {'was' if self.skipped == 1 else 'were'} left out.",)

@@ -198,16 +198,9 @@ def table(  # the options of a data set, by name
     both, numbers = (*cardinalities, *own_cardinalities), numeric + own_numeric
     telling = max(_TELLING, numbers, len(both)) if own_numeric or own_cardinalities else _TELLING
     drawing = Drawing(Recipe(both, numbers, share, seed, days, telling), device)
-    spread = "" if days is None else f", over {days} days that drift a little"
-    made = (
-        f"{rows:,} rows of {len(both)} categories ({sum(both):,} codes, frequencies by Zipf's law) "
-        f"and {numbers} numbers were generated with seed {seed}{spread}.",
-        f"Labels were drawn from a logistic model over some of the columns, {share:.1%} of them positive.",
-        f"A share of {test_share:g} of the rows is for testing.",
-    )
     inputs = Table(tuple(cardinalities), numeric, tuple(own_cardinalities), own_numeric)
     train, tests = (_parted(drawing.rows(count), inputs) for count in (rows - test, test))
-    return Data(name, train, tests, inputs, made)
+    return Data(name, train, tests, inputs)
 
 
 def _parted(rows: Rows, inputs: Table) -> Rows:

@@ -23,10 +23,6 @@ from tacit.lab.data.rows import Data, Rows, Table
 TEST_SHARE = 0.2
 """Of the rows, for testing: the papers' share."""
 
-_CODES = (
-    "Each category gets a code in the order of spelling; one that is missing or in no training row gets the code 0.",
-)
-
 
 @dataclass(frozen=True)
 class Good:
@@ -88,7 +84,7 @@ class Joint:
             )
         return table, train, test
 
-    def data(self, name: str, *, read: tuple[str, ...], faults: Faults, rows: int | None, seed: int) -> Data:
+    def data(self, name: str, rows: int | None, seed: int, *, skipped: int = 0) -> Data:
         """Training and test rows of both parties as a data set of the lab.
 
         Where the table has days, the rows of each part are sorted by them, and by their id within a day.
@@ -100,22 +96,5 @@ class Joint:
         if days is not None:
             train, test = (part[np.lexsort((table[self.key][part], days[part]))] for part in (train, test))
         whole = Rows(mine.tensors, own.tensors if self.own.names else (), labels, days)
-        drawn = f"{len(table):,} of {len(self.table):,} rows were drawn by a hash of id and seed."
-        return Data(
-            name=name,
-            train=whole[torch.from_numpy(train)],
-            test=whole[torch.from_numpy(test)],
-            inputs=Table(mine.cardinalities, mine.numeric.shape[1], own.cardinalities, own.numeric.shape[1]),
-            made=(
-                *read,
-                *faults.said(),
-                *(() if len(table) == len(self.table) else (drawn,)),
-                f"{len(test):,} of {len(table):,} rows were drawn for testing by a hash of id and seed {seed}, each "
-                f"with the chance {TEST_SHARE:g}.",
-                *(_CODES if self.features.categorical or self.own.categorical else ()),
-                "Each number is centred and scaled by mean and standard deviation of the training rows; a missing one "
-                "is the mean.",
-                *(() if days is None else ("The rows are sorted by day.",)),
-            ),
-            skipped=faults.skipped,
-        )
+        inputs = Table(mine.cardinalities, mine.numeric.shape[1], own.cardinalities, own.numeric.shape[1])
+        return Data(name, whole[torch.from_numpy(train)], whole[torch.from_numpy(test)], inputs, skipped)

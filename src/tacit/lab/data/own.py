@@ -104,8 +104,7 @@ def load(
     source = _source(folder / asked.file, asked, where)
     share = asked.test_share if test_share is None else test_share
     options = Options(rows, sample, share, seed, asked.min_count, asked.scaling)
-    made = (f"{source.path.name} was read.",)
-    return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress, made=made)
+    return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress)
 
 
 def _source(path: Path, asked: Description, where: str) -> reading.Source:

@@ -75,8 +75,6 @@ class Data:
     train: Rows  # the training rows
     test: Rows  # the test rows
     inputs: Table | Pictures  # what a network must be built for
-    # how it was made, one sentence for each step: what was read, left out, filled in, scaled and drawn
-    made: tuple[str, ...] = ()
     skipped: int = 0  # rows of the source that could not be read and were left out
 
     @property

@@ -61,7 +61,6 @@ class _Kind(NamedTuple):
     """One of the two collections: its table, and the columns of it that are used."""
 
     data: str
-    title: str
     file: str
     name: str
     group: str
@@ -71,9 +70,9 @@ class _Kind(NamedTuple):
 
 _OTHERS = ("akiec", "bcc", "bkl", "df", "nv", "vasc")
 _KINDS = (
-    _Kind("isic", "SIIM-ISIC", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}),
+    _Kind("isic", "train.csv", "image_name", "patient_id", "target", {"1": True, "0": False}),
     _Kind(
-        "ham10000", "HAM10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
+        "ham10000", "HAM10000_metadata.csv", "image_id", "lesion_id", "dx",
         {"mel": True, **dict.fromkeys(_OTHERS, False)},
     ),
 )  # fmt: skip
@@ -126,26 +125,7 @@ def load(  # the options of a data set, by name
         train=Rows((pixels[:train],), (), labels[:train]),
         test=Rows((pixels[train:],), (), labels[train:]),
         inputs=Pictures(3, size),
-        made=_said(kind, table, chosen, len(test), balance, size, seed, faults),
         skipped=faults.skipped,
-    )
-
-
-def _said(
-    kind: _Kind, table: pl.DataFrame, chosen: pl.DataFrame, test: int, balance: int | None, size: int, seed: int,
-    faults: Faults,
-) -> tuple[str, ...]:  # fmt: skip
-    kept = "All pictures" if balance is None else f"All positives and at most {balance} negatives for each"
-    return (
-        f"{len(table):,} pictures of {kind.title} were read; the label says which are melanomas: "
-        f"{int(table[_LABEL].sum()):,}.",
-        *faults.said(),
-        f"{kept}, drawn by a hash of name and seed {seed}: {len(chosen):,} pictures are used, "
-        f"{int(chosen[_LABEL].sum()):,} of them positive.",
-        f"Each picture was made {size} by {size} pixels whatever its shape, bilinear with smoothing; its three "
-        "channels are bytes.",
-        f"{test:,} of {len(chosen):,} pictures are for testing, drawn by a hash of {kind.group} and seed {seed}: none "
-        "is on both sides.",
     )
 
 
@@ -157,8 +137,7 @@ def made_up(rows: int, seed: int) -> Data:
     labels = draw.permutation(rows) < rows / 10
     pixels = torch.from_numpy(np.stack([_lesion(label, draw) for label in labels.tolist()]))
     found = Rows((pixels,), (), torch.from_numpy(labels).float())
-    said = f"{rows:,} pictures of lesions were made up with the seed {seed}, {test:,} of them for testing."
-    return Data("isic", found[: rows - test], found[rows - test :], Pictures(3, SIZE), (said,))
+    return Data("isic", found[: rows - test], found[rows - test :], Pictures(3, SIZE))
 
 
 def _lesion(positive: bool, draw: np.random.Generator) -> NDArray[np.uint8]:

@@ -38,7 +38,6 @@ Progress = Callable[[int, int], None]
 
 _FORMAT = 3  # of all files; another one is made anew
 _ABOUT = "about.json"  # of the Parquet files, written last
-LABELS_ALONE = "The feature party has all columns, the label party only the labels."
 TRAIN, TEST = 1, 2
 """What a row is for."""
 
@@ -94,25 +93,6 @@ class Options:
         side = np.where(drawn < self.sample * self.test_share, TEST, TRAIN)
         return np.where(drawn < self.sample, side, 0).astype(np.int8)
 
-    def told(self) -> list[str]:
-        """What it does to the data, for `Data.made`."""
-        told = [] if self.rows is None else [f"Only the first {self.rows:,} rows of the file were used."]
-        if self.sample < 1:
-            told.append(f"A share of {self.sample:g} of the rows was drawn at random (seed {self.seed}).")
-        told.append(f"A share of {self.test_share:g} of them, drawn at random (seed {self.seed}), is for testing.")
-        rare = "is in no training row" if self.min_count == 1 else f"is in fewer than {self.min_count} of them"
-        told.append(
-            f"Categories became codes by falling frequency in the training rows; a missing one has a code of its own, "
-            f"1, and one that {rare} has the code 0."
-        )
-        told.append(
-            "Numbers were scaled linearly to [0, 1] by their range in the training rows, after a missing one had "
-            "become 0; what lies outside was moved to the border."
-            if self.scaling == "range"
-            else "Numbers were scaled to mean 0 and variance 1 in the training rows; a missing one became the mean."
-        )
-        return told
-
 
 def cache_folder(path: Path, cache: str | Path | None) -> Path:
     """Where what is made of a file is kept: beside it, since there is room for files of its size, or where asked."""
@@ -129,7 +109,6 @@ def load(
     cache: str | Path | None = None,
     bad: str = "raise",
     progress: Progress | None = None,
-    made: Sequence[str],
 ) -> Data:
     """Training and test rows of a source, from the cache or made there."""
     Faults(bad)  # a wrong word is told at once
@@ -151,7 +130,7 @@ def load(
     first = found.notes["first_bad"]
     if first is not None and bad == "raise":
         raise Bad(**first).error()
-    return _data(found, schema, options, made)
+    return _data(found, schema)
 
 
 def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
@@ -272,7 +251,7 @@ def _sides(read: _Parts, schema: Schema, options: Options) -> Iterator[tuple[int
         yield len(table), {(side, on): np.flatnonzero((what == side) & (day == on)) for side, on in sides}
 
 
-def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str]) -> Data:
+def _data(found: Prepared, schema: Schema) -> Data:
     """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
     codes, numbers, sizes = found.inputs.categorical, found.inputs.numeric, found.inputs.cardinalities
     wide, many = len(schema.categorical), len(schema.numeric)
@@ -282,7 +261,4 @@ def _data(found: Prepared, schema: Schema, options: Options, made: Sequence[str]
         mine = (codes[:, wide:], numbers[:, many:])
     assert found.labels is not None
     rows, train = Rows(features, mine, found.labels, found.others.get("days")), found.notes["train"]
-    told = [*made, *options.told()]
-    if found.notes["skipped"]:
-        told.append(f"{found.notes['skipped']:,} rows could not be read and were left out.")
-    return Data(schema.name, rows[:train], rows[train:], inputs, tuple(told), found.notes["skipped"])
+    return Data(schema.name, rows[:train], rows[train:], inputs, found.notes["skipped"])

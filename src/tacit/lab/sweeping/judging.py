@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from scipy.special import ndtr, stdtrit
 from torch import Tensor
+from torch.nn import functional
 
 from tacit.audit.attacks import attack, chosen, facts
 from tacit.audit.metrics.calibration_error import calibration_error
 from tacit.audit.metrics.leak_auc import auc, fold
-from tacit.audit.metrics.log_loss import log_loss
 from tacit.audit.run import attack_all
 from tacit.audit.standard import ACCUMULATED, joined
 from tacit.contracts import Attack, Estimate
@@ -130,9 +130,10 @@ def utility(logits: Tensor, labels: Tensor) -> list[dict[str, float | None]]:
     found: list[dict[str, float | None]] = []
     for some in logits.split(max(1, _AT_ONCE // logits.shape[1])):
         finite = some.isfinite().all(-1)
-        x = torch.where(finite[:, None], some, 0.0)
-        y = labels.to(x.device).expand_as(x)
-        figures = torch.stack([log_loss(x, y), auc(x, y), calibration_error(torch.sigmoid(x.double()), y)], dim=-1)
+        x = torch.where(finite[:, None], some, 0.0).double()
+        y = labels.to(x).expand_as(x)
+        loss = functional.binary_cross_entropy_with_logits(x, y, reduction="none").mean(-1)
+        figures = torch.stack([loss, auc(x, y), calibration_error(x.sigmoid(), y)], dim=-1)
         for known, values in zip(finite.tolist(), figures.tolist(), strict=True):
             told = [value if known and value == value else None for value in values]
             found.append(dict(zip(("test_loss", "test_auc", "test_ace"), told, strict=True)))

@@ -98,7 +98,7 @@ def _swept(
     here = torch.cuda.get_device_name(recipe.device) if cuda else f"CPU, {torch.get_num_threads()} threads"
     return store.finish(
         {
-            "data": data.name, "made": list(data.made), "skipped": data.skipped, "share": data.share,
+            "data": data.name, "skipped": data.skipped, "share": data.share,
             "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
             "memory": {"estimated": sizes.estimate(recipe, data, len(waves[0])) if waves else 0, "allowed": allowed},
             "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,

@@ -2,7 +2,8 @@
 
 The tables lie beside this file (CC0, see the README there). A flight counts as late when it arrives an hour or
 more behind its schedule. Every feature is known before the flight leaves. Rows of the data set know their day, counted
-from 0 on 1 January, and are sorted by it, so that a model can be trained day by day.
+from 0 on 1 January, and are sorted by it, so that a model can be trained day by day. Where gust, pressure or the age of
+the aircraft is missing, a column of its own says so.
 
 >>> data = load(rows=1000)
 >>> codes, numbers = data.train.features
@@ -19,7 +20,6 @@ import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
-from tacit.lab.data.faults import Faults
 from tacit.lab.data.joined import Joint
 from tacit.lab.data.reading import DAY
 from tacit.lab.data.rows import Data
@@ -59,15 +59,9 @@ def load(*, rows: int | None = None, seed: int = 0, by_day: bool = True) -> Data
         by_day: whether rows know their day and are sorted by it; else they come in an order drawn from the seed.
     """
     table = common()
-    read = (
-        f"{len(table):,} flights of 2013 that both the airport and the airline know were read from the tables shipped "
-        "with tacit.",
-        "The label says which flights came an hour late or more.",
-        "Where gust, pressure or the age of the aircraft is missing, a column of its own says so.",
-    )
     if by_day:
         table = table.with_columns((pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64).alias(DAY))
-    return joint(table).data("flights", read=read, faults=Faults("raise"), rows=rows, seed=seed)
+    return joint(table).data("flights", rows, seed)
 
 
 def common() -> pl.DataFrame:
