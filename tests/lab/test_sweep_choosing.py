@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from tacit.errors import UsageError
-from tacit.lab import choose
+from tacit.lab import sweep
 from tacit.lab.choosing import best, points
 from tacit.lab.data import generated
 from tacit.lab.drawing import draw_sweep as draw
@@ -112,8 +112,6 @@ def test_without_a_baseline_there_is_no_cost():
 def test_a_limit_that_is_none(limit):
     with pytest.raises(UsageError, match=r"between 0\.5"):
         chosen(ROWS, limit)
-    with pytest.raises(UsageError, match=r"between 0\.5"):
-        choose("no such data", limit=limit)
 
 
 def test_choosing_from_a_sweep_and_by_sweeping():
@@ -122,21 +120,12 @@ def test_choosing_from_a_sweep_and_by_sweeping():
     assert Sweep(None, as_table(rows), {"recipe": recipe}).best(0.6).point.setting.strength == 4.0
     data = generated.table(4000, (5,), 2, 0.4, 0)
     options = {"epochs": 1, "batch_size": 512, "network": {"width": 8, "layers": 4}, "points": 1}
-    choice = choose(data, limit=0.9, protect=["iso(t=10000)"], quick=True, **options)
+    choice = sweep(data, protect=["iso(t=10000)"], thorough=False, **options).best(0.9, quick=True)
     assert choice.holds
     assert choice.point.setting.spelled == "iso(t=10000)"
     assert choice.baseline.high > 0.9
     assert choice.point.untried == ("likelihood@cut", "learned@cut", "spectral@cut", "contextual@cut")
     assert choice.as_dict()["warning"] == "not tried: likelihood, learned, spectral, contextual: they may read it"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [({"thorough": False}, "left out: those on recorded"), ({"attacks": ("norm", "residual")}, "out: cosine, hint;")],
-)
-def test_a_sweep_that_leaves_attacks_out_is_refused_before_it_trains(options, words):
-    with pytest.raises(UsageError, match=words):
-        choose("no such data", limit=0.6, **options)
 
 
 def test_what_should_have_been_tried():

@@ -118,11 +118,11 @@ def choose(
         return
     if feature_limit is not None:
         raise UsageError("--feature-limit is for one-shot training: give --label-limit too, as 0.6")
-    if not 0.5 < limit < 1:
-        raise UsageError(f"--limit {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
-    done, target = _found(asked, source, out, quiet=quiet)
+    from tacit.lab.choosing import check_limit
     from tacit.lab.drawing import draw_sweep
 
+    check_limit(limit)
+    done, target = _found(asked, source, out, quiet=quiet)
     found, choice = done.points(), done.best(limit, quick=asked.quick)
     make_folder(target)
     picture = draw_sweep(found, target / "choose.svg", title=_title(done), choice=choice)

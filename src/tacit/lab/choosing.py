@@ -14,8 +14,6 @@ from tacit.lab.sweeping.settings import Setting
 if TYPE_CHECKING:
     import polars as pl
 
-    from tacit.lab.data.rows import Data
-
 
 @dataclass(frozen=True)
 class Point:
@@ -110,32 +108,13 @@ def best(every: Sequence[Point], limit: float, *, quick: bool = False) -> Choice
     return Choice(limit, nearest, False, baseline)
 
 
-def choose(data: Data | str, *, limit: float, quick: bool = False, **options: Any) -> Choice:
-    """Sweep, and name the setting with the best test AUC whose worst attack stays under the limit.
-
-    Args:
-        data: a data set, or a name that `tacit.lab.data.load` knows.
-        limit: a leak AUC between 0.5, a coin flip, and 1.
-        quick: leave out the attacks on recorded batches and on all visits: the answer does not know what they read.
-        options: of `tacit.lab.sweep`.
-    """
-    from tacit.lab.sweeping.running import sweep
-
-    check_limit(limit)
-    options = {"thorough": not quick, **options}
-    if not quick:
-        check_attacks(options.get("attacks", EVERY_BATCH), thorough=options["thorough"])
-    return sweep(data, **options).best(limit, quick=quick)
-
-
-def check_attacks(attacks: Sequence[str], *, thorough: bool = True) -> None:
+def check_attacks(attacks: Sequence[str]) -> None:
     """Refuse a sweep that could not be chosen from before it trains."""
     missing = [name for name in EVERY_BATCH if name not in attacks]
-    if missing or not thorough:
-        left = ", ".join([*missing, *([] if thorough else ["those on recorded batches"])])
+    if missing:
         raise UsageError(
-            f"to choose, every attack has to be tried, and these would be left out: {left}; try them too, or ask for a "
-            "quick answer (quick=True, --quick), which holds against those that were tried"
+            f"to choose, every attack has to be tried, and these would be left out: {', '.join(missing)}; try them "
+            "too, or ask for a quick answer (--quick), which holds against those that were tried"
         )
 
 
