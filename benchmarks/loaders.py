@@ -6,6 +6,7 @@ asked to forget the file, so that it comes from the disk.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -27,7 +28,13 @@ ROWS = 300_000
 ROUNDS = 3
 BATCH = 1024
 _BLOCK = 1 << 20
-_OWN = {"label": "label", "features": {"categorical": list(criteo.CATEGORIES), "numeric": list(criteo.NUMBERS)}}
+_OWN = f"""\
+file = "table.parquet"
+label = "label"
+[features]
+categorical = {json.dumps(criteo.CATEGORIES)}
+numeric = {json.dumps(criteo.NUMBERS)}
+"""
 
 
 def run() -> Iterator[Result]:
@@ -40,7 +47,8 @@ def run() -> Iterator[Result]:
         yield from _loader("avazu", _official_files.write("avazu", folder, rows, seed=0), rows, avazu.load)
         table = folder / "table.parquet"
         _parquet(folder / "train.txt", table)
-        yield from _loader("own Parquet file", table, rows, lambda file: own.load({**_OWN, "file": str(file)}))
+        (folder / "own.toml").write_text(_OWN)
+        yield from _loader("own Parquet file", table, rows, lambda file: own.load(folder / "own.toml"))
 
 
 def _generating(rows: int) -> float:

@@ -151,12 +151,12 @@ Most loaders share these arguments:
   testing.
 - `bad` says what becomes of [rows that can't be read](#bad-rows).
 - `cache` is a folder for [what is kept](#what-is-kept); without it, one beside the files.
-- `progress` is called with the work done and the work to do; `workers` is the number of threads that decode pictures.
+- `progress` is called with the work done and the work to do.
 
 Data sets *by day* know the day of each row and are sorted by it, so that a model can be trained on a stream of days
 (`tacit days`)."""
 
-_SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress", "workers")
+_SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress")
 """Arguments that mean the same for every loader; the page explains them once."""
 
 _WHERE = ("folder", "path")

@@ -59,7 +59,7 @@ def test_findings_are_what_the_metrics_say(scene):
     assert [f.attack for f in findings] == ["norm", "cosine"]
     label_free = Guess(s.view.rows, s.view.gradient.norm(dim=-1))
     assert findings[0].leak.value == pytest.approx(leak_auc(label_free, s.truth).value, abs=1e-4)
-    assert findings[0].leak.low < findings[0].leak.value < findings[0].quantile <= 1
+    assert findings[0].leak.low < findings[0].leak.value < findings[0].upper <= 1
     assert findings[1].leak.value > 0.99
     assert worst(findings) is findings[1]
 
@@ -101,8 +101,8 @@ def test_baselines_are_judged_and_the_worst_is_above_its_baseline(scene, quick_n
     assert finding.baseline is not None
     assert 0.8 < finding.baseline.value < finding.leak.value
     assert finding.excess == pytest.approx(finding.leak.value - finding.baseline.value)
-    features = Finding("a", Estimate(0.9, 0.8, 1.0), 1.0, Estimate(0.89, 0.8, 1.0))
-    message = Finding("b", Estimate(0.6, 0.5, 0.7), 0.7)
+    features = Finding("a", Estimate(0.9, 0.8, 1.0), Estimate(0.89, 0.8, 1.0))
+    message = Finding("b", Estimate(0.6, 0.5, 0.7))
     assert worst([features, message]) is message
 
 

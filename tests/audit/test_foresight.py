@@ -91,7 +91,7 @@ def test_what_can_run_runs_and_the_rest_is_left_out(sent):
 
 def test_figures_count_what_lies_above_what_the_attacker_had():
     leak, had = Estimate(0.8, 0.75, 0.85), Estimate(0.72, 0.7, 0.74)
-    (one,) = figures([Finding("spectral", leak, 0.9, had, 0.84)], "batches")
+    (one,) = figures([Finding("spectral", leak, had, 0.84)], "batches")
     assert (one.value, one.low, one.upper) == pytest.approx((0.58, 0.53, 0.62))
-    (coin,) = figures([Finding("norm", Estimate(0.48, 0.45, 0.51), 0.5, None, 0.47)], "visits")
+    (coin,) = figures([Finding("norm", Estimate(0.48, 0.45, 0.51), None, 0.47)], "visits")
     assert (coin.value, coin.low, coin.upper) == pytest.approx((0.5, 0.45, 0.48))

@@ -76,5 +76,5 @@ def test_a_finding_has_its_attacks_time(scene):
     quick, slow = attack_all(s.view, s.truth, ["norm", Slow()], noise=torch.Generator().manual_seed(0))
     assert slow.seconds > quick.seconds > 0
     assert slow.leak == quick.leak
-    one = Finding("a", Estimate(0.6, 0.5, 0.7), 0.7)
+    one = Finding("a", Estimate(0.6, 0.5, 0.7))
     assert one.seconds == 0.0

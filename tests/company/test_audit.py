@@ -136,7 +136,7 @@ def test_a_run_is_found_by_its_folder_or_by_its_party(ready):
 def finding(value, *, high=None, baseline=None, upper=None):
     leak = Estimate(value, value - 0.02, value + 0.02 if high is None else high)
     before = None if baseline is None else Estimate(baseline, baseline, baseline)
-    return Finding("norm", leak, 0.9, before, leak.high if upper is None else upper)
+    return Finding("norm", leak, before, leak.high if upper is None else upper)
 
 
 def test_the_worst_is_the_farthest_above_what_its_attacker_had():

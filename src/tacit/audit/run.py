@@ -26,7 +26,6 @@ class Finding:
     Attributes:
         attack: the attack's name.
         leak: leak AUC with its 95% interval.
-        quantile: the papers' 95% quantile of the folded AUC over batches.
         baseline: what the same attacker reaches without what was received, where that is not a coin flip.
         upper: what 95 of 100 batches stay under, chance taken out. With a baseline, it is that and the upper end of
             what messages add to it.
@@ -36,7 +35,6 @@ class Finding:
 
     attack: str
     leak: Estimate
-    quantile: float
     baseline: Estimate | None = None
     upper: float = 1.0
     seconds: float = field(default=0.0, compare=False)
@@ -154,8 +152,8 @@ def _judged(attack: Attack, guess: Guess, truth: Tensor, seconds: float) -> Find
     baseline = None
     if guess.baseline is not None:
         baseline = leak_auc(replace(guess, score=guess.baseline), truth)
-    leak, quantile, upper = judged(guess, truth)
-    return Finding(attack.name, leak, quantile, baseline, upper, seconds)
+    leak, upper = judged(guess, truth)
+    return Finding(attack.name, leak, baseline, upper, seconds)
 
 
 def _clean_positives(view: View, truth: Tensor, clean: Tensor, noise: Noise) -> Tensor:

@@ -163,7 +163,7 @@ def _read(name: str, protect: Any, *, data: Data, seed: int, progress: Progress)
     for one in attack_inputs(view, trained.model.party.hidden(rows), decoders(), noise=noise):
         assert one.relative is not None  # these are no attacks on an attribute
         read = Estimate(*(max(0.0, 1 - left) for left in (one.relative.value, one.relative.high, one.relative.low)))
-        findings.append(Finding(one.attack, read, read.high, upper=read.high))
+        findings.append(Finding(one.attack, read, upper=read.high))
     return Trial(name, trained.test_auc, trained.model.history[-1].power, findings, {})
 
 

@@ -22,15 +22,11 @@ def test_one_class_against_the_others(folder):
     assert data.train.features[0].dtype == torch.uint8
     assert torch.equal(data.train.features[0].float() / 255, real.train.squares)
     assert torch.equal(data.test.labels, (real.test.labels == 9).float())
-    bags = fashion.load(folder, positive="bag")
-    assert torch.equal(bags.train.labels, (real.train.labels == 8).float())
 
 
 def test_fewer_rows_and_wrong_options(folder):
     data = fashion.load(folder, rows=70)
     assert (len(data.train), len(data.test)) == (60, 10)
-    with pytest.raises(UsageError, match="no class 'boot'; there are: T-shirt"):
-        fashion.load(folder, positive="boot")
     with pytest.raises(UsageError, match="rows is 3"):
         fashion.load(folder, rows=3)
     with pytest.raises(UsageError, match="rows is 3"):

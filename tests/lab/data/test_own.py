@@ -106,17 +106,12 @@ def test_what_is_wrong_in_a_description_is_named(tmp_path, table, change, said):
     assert "own.toml" in str(error.value) or "test_share" in str(error.value)
 
 
-def test_a_dict_does_as_well(tmp_path, table):
+def test_numbers_of_the_feature_party_alone_by_their_range(tmp_path, table):
     table.write_parquet(tmp_path / "t.parquet")
-    data = own.load(
-        {"file": str(tmp_path / "t.parquet"), "label": "clicked", "features": {"numeric": ["age", "basket"]},
-         "scaling": "range"},
-        test_share=0.5,
-    )  # fmt: skip
+    text = 'file = "t.parquet"\nlabel = "clicked"\nscaling = "range"\n[features]\nnumeric = ["age", "basket"]\n'
+    data = own.load(described(tmp_path, text))
     assert data.train.own == ()
     assert data.train.days is None
     assert data.train.features[0].shape == (len(data.train), 0)
     assert data.train.features[1].min() == 0
     assert data.train.features[1].max() == 1
-    with pytest.raises(UsageError, match="lable: there is no such key"):
-        own.load({"file": "x", "lable": "y", "features": {}})

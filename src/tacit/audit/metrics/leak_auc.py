@@ -2,7 +2,7 @@
 
 An attacker that is always wrong is as good as one that is always right, so a leak is folded: max(a, 1 - a). The fold
 is taken once, of the mean over batches: folding every batch would turn chance into leak, because |a - 1/2| of a small
-batch is never zero. The papers' quantile does fold each batch; compare it only with itself.
+batch is never zero. The papers' quantile, which sweeps have, does fold each batch; compare it only with itself.
 """
 
 from __future__ import annotations
@@ -62,18 +62,15 @@ def delong(score: Tensor, label: Tensor, counted: Tensor | None = None, *, pairs
     return _ranked(score, label, counted).delong(pairs)
 
 
-def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float, float]:
-    """All figures of a guess, with its scores ranked once: that is what takes time.
+def judged(guess: Guess, truth: Tensor) -> tuple[Estimate, float]:
+    """Both figures of a guess, with its scores ranked once: that is what takes time.
 
     Returns:
-        Its leak AUC; the 95% quantile over batches of the folded AUC of each, the papers' figure for a whole training,
-        which is above 1/2 for pure chance too, the more so the smaller the batches are; and what a limit is held
-        against, the leak that 95 of 100 batches stay under, chance taken out.
+        Its leak AUC, and what a limit is held against: the leak that 95 of 100 batches stay under, chance taken out.
     """
     ranked = _ranked(*_checked(guess, truth))
-    leak, each = _estimate(ranked), ranked.auc()  # refused before where no batch has both classes
-    quantile = float(torch.quantile(fold(each[~each.isnan()]), 0.95))
-    return leak, quantile, _held(ranked, leak.high, guess, truth)
+    leak = _estimate(ranked)
+    return leak, _held(ranked, leak.high, guess, truth)
 
 
 def leak_auc(guess: Guess, truth: Tensor) -> Estimate:

@@ -69,24 +69,21 @@ class Fashion:
     test: Pictures
 
 
-def load(folder: str | Path | None = None, *, rows: int | None = None, positive: str = "ankle boot") -> Data:
+def load(folder: str | Path | None = None, *, rows: int | None = None) -> Data:
     """The pictures, divided into training and test as their authors divide them.
 
     Args:
         folder: of the four idx files; where Debian's package puts them if None.
         rows: use this many pictures, training and test together, six to one, the first ones of each file; None for
             all.
-        positive: the class whose pictures have the label 1.
     """
-    if positive not in CLASSES:
-        raise UsageError(f"there is no class {positive!r}; there are: {', '.join(CLASSES)}")
     trains, tests = (None, None) if rows is None else _divided(rows)
     found = pictures(FOLDER if folder is None else folder, rows=trains, test_rows=tests)
-    return _data(found, positive)
+    return _data(found)
 
 
-def _data(found: Fashion, positive: str) -> Data:
-    train, test = (_rows(part, CLASSES.index(positive)) for part in (found.train, found.test))
+def _data(found: Fashion) -> Data:
+    train, test = (_rows(part, CLASSES.index("ankle boot")) for part in (found.train, found.test))
     return Data("fashion", train, test, PictureInputs(1, SIDE))
 
 
@@ -121,7 +118,7 @@ def generated(rows: int, seed: int, test_rows: int | None = None) -> Fashion:
 def made_up(rows: int, seed: int) -> Data:
     """`generated` pictures as a data set of the lab, one in seven of them for testing."""
     trains, tests = _divided(rows)
-    return _data(generated(trains, seed, test_rows=tests), "ankle boot")
+    return _data(generated(trains, seed, test_rows=tests))
 
 
 def _divided(rows: int) -> tuple[int, int]:

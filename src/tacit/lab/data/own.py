@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import polars as pl
 from pydantic import Field
@@ -75,11 +75,9 @@ class Description(File):
 
 
 def load(
-    description: str | Path | Mapping[str, Any],
+    description: str | Path,
     *,
     rows: int | None = None,
-    sample: float = 1.0,
-    test_share: float | None = None,
     seed: int = 0,
     cache: str | Path | None = None,
     bad: Literal["raise", "skip"] = "raise",
@@ -88,22 +86,16 @@ def load(
     """Training and test rows of your own files, mapped from files like those of Criteo.
 
     Args:
-        description: the path of a TOML file, or what would stand in it; paths are then relative to the current folder.
-        sample: the share of the rows to use.
-        test_share: in the place of the description's.
+        description: the path of a TOML file.
     """
-    if isinstance(description, Mapping):
-        asked, where, folder = Description.of(description), Description.FILE, Path()
-    else:
-        asked, where, folder = Description.load(description), str(description), Path(description).parent
+    asked, where, folder = Description.load(description), str(description), Path(description).parent
     features, own = asked.features, asked.own
     schema = Schema(
         asked.name, asked.label, features.categorical, features.numeric, own.categorical, own.numeric,
         days=asked.day is not None,
     )  # fmt: skip
     source = _source(folder / asked.file, asked, where)
-    share = asked.test_share if test_share is None else test_share
-    options = Options(rows, sample, share, seed, asked.min_count, asked.scaling)
+    options = Options(rows, 1.0, asked.test_share, seed, asked.min_count, asked.scaling)
     return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress)
 
 

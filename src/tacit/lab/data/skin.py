@@ -35,12 +35,15 @@ from torch import Tensor
 from tacit.disk import known_json, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Good
+from tacit.lab.data.joined import TEST_SHARE, Good
 from tacit.lab.data.reading import Text, header, require
 from tacit.lab.data.rows import Data, Pictures, Rows
 
 SIZE = 84
 """Pixels along each side, as in the papers."""
+
+NEGATIVES = 9
+"""That are kept for each positive, drawn at random, as in the papers."""
 
 CHUNK = 256
 """Pictures that are decoded before they are written."""
@@ -48,6 +51,7 @@ CHUNK = 256
 Progress = Callable[[int, int], None]
 """Told how many pictures are done, of how many."""
 
+_THREADS = 2  # that decode
 _ENDS = (".jpg", ".jpeg", ".png")
 _FOLDERS = ("jpeg/train", "train", "images", "HAM10000_images_part_1", "HAM10000_images_part_2")
 _NAME, _GROUP, _LABEL = "tacit picture", "tacit group", "tacit label"
@@ -78,53 +82,41 @@ _KINDS = (
 )  # fmt: skip
 
 
-def load(  # the options of a data set, by name
+def load(
     folder: str | Path,
     *,
     rows: int | None = None,
     seed: int = 0,
-    test_share: float = 0.2,
-    balance: int | None = 9,
-    size: int = SIZE,
     cache: str | Path | None = None,
     bad: str = "raise",
     progress: Progress | None = None,
-    workers: int = 2,
 ) -> Data:
     """The pictures, decoded once into the cache and mapped from there; their name is that of the collection found.
 
     Args:
         folder: holds one of the two collections.
-        balance: negatives that are kept for each positive, drawn at random; None keeps all.
-        size: pixels along each side.
     """
-    if not 0.0 < test_share < 1.0:
-        raise UsageError(f"test_share is {test_share}: choose a share between 0 and 1, for example 0.2")
-    for name, value in (("rows", rows), ("balance", balance), ("workers", workers)):
-        if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}: choose a number from 1 on")
     faults, place = Faults(bad), Path(folder)
     kind, table, album = _found(place, faults)
-    chosen = _chosen(table, balance, rows, seed)
-    for_test = _scramble(chosen[_GROUP], seed) < test_share
+    chosen = _chosen(table, rows, seed)
+    for_test = _scramble(chosen[_GROUP], seed) < TEST_SHARE
     chosen = pl.concat([chosen.filter(~for_test), chosen.filter(for_test)])
     names, tests = chosen[_NAME].to_list(), set(chosen[_NAME].tail(int(for_test.sum())))
     cached = place.with_name(f"{place.name}.tacit") if cache is None else Path(cache)
-    kept, pixels = decoded(album, names, size, cached, faults, progress=progress, workers=workers)
+    kept, pixels = decoded(album, names, cached, faults, progress or (lambda done, total: None))
     chosen = chosen.filter(pl.col(_NAME).is_in(kept))
     test = chosen.filter(pl.col(_NAME).is_in(tests))
     train = len(chosen) - len(test)
     if not train or not len(test):
         raise DataError(
-            f"{len(chosen)} pictures leave {train} for training and {len(test)} for testing: use more pictures, "
-            "or choose another test_share"
+            f"{len(chosen)} pictures leave {train} for training and {len(test)} for testing: use more pictures"
         )
     labels = torch.tensor(chosen[_LABEL].to_list(), dtype=torch.float32)
     return Data(
         name=kind.data,
         train=Rows((pixels[:train],), (), labels[:train]),
         test=Rows((pixels[train:],), (), labels[train:]),
-        inputs=Pictures(3, size),
+        inputs=Pictures(3, SIZE),
         skipped=faults.skipped,
     )
 
@@ -172,14 +164,12 @@ def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
     return kind, table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL), album
 
 
-def _chosen(table: pl.DataFrame, balance: int | None, rows: int | None, seed: int) -> pl.DataFrame:
-    """All positives and so many negatives for each, in an order drawn from the seed, or the first rows of that."""
+def _chosen(table: pl.DataFrame, rows: int | None, seed: int) -> pl.DataFrame:
+    """All positives and some negatives for each, in an order drawn from the seed, or the first rows of that."""
     table = table[np.argsort(_scramble(table[_NAME], seed + 1), kind="stable")]
-    if balance is not None:
-        positives = int(table[_LABEL].sum())
-        negatives = (~table[_LABEL]).cum_sum()
-        table = table.filter(table[_LABEL] | (negatives <= balance * positives))
-    return table[:rows]
+    positives = int(table[_LABEL].sum())
+    negatives = (~table[_LABEL]).cum_sum()
+    return table.filter(table[_LABEL] | (negatives <= NEGATIVES * positives))[:rows]
 
 
 def _scramble(names: pl.Series, seed: int) -> NDArray[np.float64]:
@@ -211,23 +201,19 @@ class Album:
 
 
 def decoded(
-    album: Album, names: Sequence[str], size: int, folder: Path, faults: Faults, *, progress: Progress | None,
-    workers: int,
-) -> tuple[list[str], Tensor]:  # fmt: skip
+    album: Album, names: Sequence[str], folder: Path, faults: Faults, report: Progress
+) -> tuple[list[str], Tensor]:
     """Those pictures that can be decoded, and their pixels, from the file that an earlier call made or anew.
 
     Returns:
-        Their names, and the pictures in the same order, mapped.  (names, 3, size, size) uint8
+        Their names, and the pictures in the same order, mapped.  (names, 3, SIZE, SIZE) uint8
     """
-    if size < 1:
-        raise UsageError(f"size is {size}: choose a number of pixels from 1 on, for example 84")
     pillow()  # is there, or it is said what to install
-    about = json.dumps([size, album.digest, faults.bad, list(names)])
+    about = json.dumps([SIZE, album.digest, faults.bad, list(names)])
     pixels = folder / f"pictures-{hashlib.sha256(about.encode()).hexdigest()[:20]}.bytes"
     kept = pixels.with_suffix(".json")  # the names, written last
-    report = progress or (lambda done, total: None)
     good: list[str] = (known_json(kept) if pixels.exists() else None) or []
-    if good and pixels.stat().st_size == 3 * size * size * len(good):
+    if good and pixels.stat().st_size == 3 * SIZE * SIZE * len(good):
         faults.skipped += len(names) - len(good)
         report(len(names), len(names))
     else:
@@ -237,10 +223,10 @@ def decoded(
 
         def write(file: IO[bytes]) -> None:
             report(0, len(names))
-            with ThreadPoolExecutor(workers) as pool:
+            with ThreadPoolExecutor(_THREADS) as pool:
                 for start in range(0, len(names), CHUNK):
                     chunk = names[start : start + CHUNK]
-                    for name, found in zip(chunk, pool.map(lambda n: _one(album.paths[n], size), chunk), strict=True):
+                    for name, found in zip(chunk, pool.map(lambda n: _one(album.paths[n]), chunk), strict=True):
                         if isinstance(found, Exception):
                             faults.meet(f"the picture {name} in {album.place} can't be decoded ({found})")
                         else:
@@ -253,17 +239,17 @@ def decoded(
     if not good:
         raise DataError(f"none of {len(names)} pictures in {album.place} can be decoded: get them anew")
     # Each page is this process's own once it is written to: torch wants tensors that could be.
-    return good, torch.from_numpy(np.memmap(pixels, np.uint8, "c", shape=(len(good), 3, size, size)))
+    return good, torch.from_numpy(np.memmap(pixels, np.uint8, "c", shape=(len(good), 3, SIZE, SIZE)))
 
 
-def _one(path: str, size: int) -> bytes | Exception:
+def _one(path: str) -> bytes | Exception:
     """A picture's bytes, channel by channel, or why there are none."""
     image = pillow()
     try:
         with image.open(io.BytesIO(Path(path).read_bytes()), formats=("JPEG", "PNG")) as picture:
             # A large JPEG file is decoded at a fraction of its size, at least twice the wanted one.
-            picture.draft("RGB", (2 * size, 2 * size))
-            small = picture.convert("RGB").resize((size, size), image.Resampling.BILINEAR)
+            picture.draft("RGB", (2 * SIZE, 2 * SIZE))
+            small = picture.convert("RGB").resize((SIZE, SIZE), image.Resampling.BILINEAR)
     except (OSError, ValueError, SyntaxError, struct.error, image.DecompressionBombError) as error:
         return error
     return np.asarray(small).transpose(2, 0, 1).tobytes()
