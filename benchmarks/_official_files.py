@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.align.batches import scramble
 from tacit.disk import storing
 from tacit.lab.data import avazu, criteo
-from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn, Recipe
+from tacit.lab.data.generated import AVAZU, CRITEO, Drawing, Drawn
 
 _FIRST_DAY = date(2014, 10, 21)
 
@@ -24,7 +24,7 @@ _FIRST_DAY = date(2014, 10, 21)
 @dataclass(frozen=True)
 class _Writer:
     file: str  # its official name
-    recipe: Callable[[int], Recipe]
+    drawing: Callable[[int], Drawing]  # of a seed
     table: Callable[[Drawn, int], pl.DataFrame]  # of a chunk and the number of its first row
     separator: str
     header: bool
@@ -70,8 +70,8 @@ def _avazu(drawn: Drawn, first: int) -> pl.DataFrame:
 
 
 _WRITERS = {
-    "criteo": _Writer("train.txt", lambda seed: Recipe(CRITEO, 13, 0.256, seed), _criteo, "\t", header=False),
-    "avazu": _Writer("train.csv", lambda seed: Recipe(AVAZU, 0, 0.17, seed, days=10), _avazu, ",", header=True),
+    "criteo": _Writer("train.txt", lambda seed: Drawing(CRITEO, 13, 0.256, seed), _criteo, "\t", header=False),
+    "avazu": _Writer("train.csv", lambda seed: Drawing(AVAZU, 0, 0.17, seed, days=10), _avazu, ",", header=True),
 }
 
 
@@ -89,7 +89,7 @@ def write(name: str, path: str | Path, rows: int, seed: int) -> Path:
     packed = file.suffix == ".gz"
     with storing(file), gzip.open(file, "wb", compresslevel=1) if packed else file.open("wb") as opened:
         first = 0
-        for drawn in Drawing(writer.recipe(seed)).chunks(rows):
+        for drawn in writer.drawing(seed).chunks(rows):
             _append(opened, writer, writer.table(drawn, first), header=writer.header and not first)
             first += len(drawn.labels)
     return file

@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks._measure import Result
 from tacit.align.encoder import Inputs
 from tacit.audit.metrics.leak_auc import auc
-from tacit.lab.data.generated import CRITEO, Drawing, Recipe
+from tacit.lab.data.generated import CRITEO, Drawing
 from tacit.one_shot.flips import flips
 from tacit.one_shot.learn import Bottom
 from tacit.one_shot.learn.network import network
@@ -71,7 +71,7 @@ def run() -> Iterator[Result]:
 def _drawn(rows: int, device: str) -> tuple[Inputs, Tensor]:
     """Rows as an encoder gives them but for codes of half the size, and true labels."""
     cardinalities = tuple(min(codes, rows) for codes in CRITEO)
-    made = Drawing(Recipe(cardinalities, 13, 0.256, seed=0), device).rows(rows)
+    made = Drawing(cardinalities, 13, 0.256, seed=0, device=device).rows(rows)
     codes, numbers = (tensor.cpu() for tensor in made.features)
     return Inputs(codes, numbers, cardinalities), made.labels.cpu()
 

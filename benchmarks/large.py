@@ -24,7 +24,7 @@ import polars as pl
 
 from benchmarks._measure import Result
 from tacit.company.folder import Folder, create
-from tacit.lab.data.generated import CRITEO, Drawing, Recipe
+from tacit.lab.data.generated import CRITEO, Drawing
 from tests.torture.world import free_port
 
 ROWS = 200_000
@@ -101,7 +101,7 @@ def _set_up(root: Path, rows: int) -> tuple[Path, Path]:
 
 def _write(root: Path, rows: int) -> None:
     """Both tables, one in another order than the other, some rows at a time."""
-    drawing, draw, start = Drawing(Recipe(CRITEO, _NUMBERS + _OWN, 0.256, 0)), np.random.default_rng(0), 0
+    drawing, draw, start = Drawing(CRITEO, _NUMBERS + _OWN, 0.256, 0), np.random.default_rng(0), 0
     for number, drawn in enumerate(drawing.chunks(rows)):
         ids = np.arange(start, start := start + len(drawn.labels)) * 7 + 1_000_000_007
         codes, numbers = drawn.codes.numpy(), drawn.numbers.numpy()

@@ -14,24 +14,23 @@ from torch import Tensor
 
 from tacit.audit import input_attacks
 from tacit.audit.metrics.attribute_auc import attribute_auc
-from tacit.audit.metrics.reconstruction import reconstruction, relative_error
+from tacit.audit.metrics.reconstruction import relative_error
 from tacit.contracts import Estimate, InputAttack, KnownInputs, Noise, Reconstruction, View, noise_source
 from tacit.errors import TensorError, UsageError
 
 
 @dataclass(frozen=True)
 class InputFinding:
-    """What one attack read of the inputs; an attack on an attribute has an AUC, all others have errors.
+    """What one attack read of the inputs; an attack on an attribute has an AUC, all others have an error.
 
     Attributes:
         attack: the attack's name.
-        error: the mean squared distance of a row from what the attacker believes, in the data's units.
-        relative: the same over that of answering the mean: 1 where nothing was read, 0 where all was.
+        relative: the mean squared distance of a row from what the attacker believes, over that from the mean: 1 where
+            nothing was read, 0 where all was.
         auc: how well the attribute's codes are told apart; 0.5 is a coin flip.
     """
 
     attack: str
-    error: Estimate | None = None
     relative: Estimate | None = None
     auc: Estimate | None = None
 
@@ -127,11 +126,7 @@ def _judged(
     mean = known.inputs.double().nanmean(0).to(inputs.dtype)  # of the rows that were granted
     if bool(mean.isnan().any()):
         mean = inputs.mean(0)  # nobody was granted anything: the baseline knows more than the attack
-    return InputFinding(
-        attack.name,
-        error=reconstruction(guess, inputs),
-        relative=relative_error(guess, inputs, mean),
-    )
+    return InputFinding(attack.name, relative=relative_error(guess, inputs, mean))
 
 
 def _never_granted(guess: Reconstruction, view: View, granted: Tensor, attack: str) -> Reconstruction:

@@ -47,19 +47,18 @@ class Visits:
 
 
 def on_means(
-    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, scale: bool, least: int = 1,
-    precise: bool = False,
-) -> Guess:  # fmt: skip
+    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, least: int = 1, precise: bool = False
+) -> Guess:
     """An attack on one batch that holds each group of at least so many rows once, with its mean gradient and embedding.
 
-    With `scale`, each batch is scaled to one root mean square first, so that early ones do not drown later ones; with
-    `precise`, quieter batches weigh more: each by one over its root mean square.
+    Each batch is scaled to one root mean square first, so that early ones do not drown later ones; with `precise`,
+    quieter batches weigh more: each by one over its root mean square.
     """
     received = views.gradient(view)
     kept = visits.count >= least
     size = views.batch_rms(received)  # (steps, 1, 1)
     weight = (size.mean() / size if precise else torch.ones_like(size)).to(received.dtype)
-    told = visits.mean(weight * (views.scaled(received) if scale else received))
+    told = visits.mean(weight * views.scaled(received))
     gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[kept][None]
     embedding = None
     if any(message.kind == "embedding" for message in view.messages):
@@ -68,6 +67,6 @@ def on_means(
     if known.positive_gradient is not None:
         clean = known.positive_gradient
         if clean.shape[0] == view.rows.shape[0]:
-            clean = clean * (weight[:, 0] / size[:, 0] if scale else weight[:, 0]).to(clean.dtype)
+            clean = clean * (weight[:, 0] / size[:, 0]).to(clean.dtype)
         known = replace(known, positive_gradient=clean.mean(0, keepdim=True).to(gradient))
     return attack(one, known, noise)

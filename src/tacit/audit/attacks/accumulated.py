@@ -17,7 +17,7 @@ How = Literal["mean", "precise", "sum", "spread"]
 FACTS = Facts(order=170, audited=False)
 
 
-def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: bool = True) -> Attack:
+def accumulated(attack: Attack | str = "residual", how: How = "mean") -> Attack:
     """Scores an example by another attack on all of its visits together.
 
     - "mean" averages the gradients of an example over its visits, which averages fresh noise away, and shows the other
@@ -30,7 +30,7 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
       once are not judged.
 
     Visits are scaled to one root mean square for each batch before they are averaged, because noise shrinks together
-    with the gradients and the first epoch would drown the others; `scale=False` leaves them as they are.
+    with the gradients and the first epoch would drown the others.
 
     Knows: the row ids; whatever the other attack knows, of known.positive_gradient (for "mean") its mean.
     Costs: one pass over the gradients, and the other attack.
@@ -38,20 +38,18 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean", scale: boo
     if how not in ("mean", "precise", "sum", "spread"):
         raise UsageError(f"how is 'mean', 'precise', 'sum' or 'spread', not {how!r}")
     single = views.built(attack)
-    options = ([] if how == "mean" else [how]) + ([] if scale else ["scale=False"])
-    name = f"accumulated({', '.join([single.name, *options])})"
+    name = f"accumulated({single.name}{'' if how == 'mean' else f', {how}'})"
 
     def guess(view: View, known: Known, noise: Noise) -> Guess:
         visits = Visits.of(view)
         if how in ("mean", "precise"):
-            return on_means(single, view, visits, known, noise, scale=scale, precise=how == "precise")
+            return on_means(single, view, visits, known, noise, precise=how == "precise")
         counted = torch.ones_like(view.rows, dtype=torch.bool)
         if how == "spread":
             counted = (visits.count > 1)[visits.slot]
             if not bool(counted.any()):
                 raise UsageError(f"{name!r} needs examples that came twice, but every row id came once")
-            gradient = views.gradient(view)
-            around = visits.spread(views.scaled(gradient) if scale else gradient)
+            around = visits.spread(views.scaled(views.gradient(view)))
             other = View.of(around, rows=view.rows, role=view.role)
             view = View(view.role, [*(m for m in view.messages if m.kind != "gradient"), *other.messages], other.own)
         each = single(view, known, noise)

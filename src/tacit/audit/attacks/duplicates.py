@@ -43,7 +43,7 @@ def duplicates(attack: Attack | str = "likelihood") -> Attack:
                 f"the attack 'duplicates' found {found} asked about twice with the same embedding: there is "
                 "nothing to average here, leave it out"
             )
-        return on_means(single, view, questions, known, noise, scale=True, least=2)
+        return on_means(single, view, questions, known, noise, least=2)
 
     return views.Named(f"duplicates({single.name})", guess)
 

@@ -164,7 +164,7 @@ def _difference(one: _Ranked, two: _Ranked) -> tuple[Tensor, Tensor]:
     turned = [-1.0 if float(each.auc().nanmean()) < 0.5 else 1.0 for each in (one, two)]
     apart = turned[0] * one.placed - turned[1] * two.placed
     a, spread = of_placements(apart, one.positive, one.negative, 0.0)
-    return a + (turned[1] - turned[0]) / 2, spread.masked_fill(one.broken | two.broken, torch.nan)
+    return a + (turned[1] - turned[0]) / 2, spread
 
 
 @dataclass(frozen=True)
@@ -174,40 +174,37 @@ class _Ranked:
     positive: Tensor  # rows of class 1 that count. (..., batch)
     negative: Tensor  # rows of class 0 that count
     placed: Tensor  # see `placements`
-    broken: Tensor  # batches that hold what can't be judged. (...)
 
     def auc(self) -> Tensor:
         return self.delong(0.0)[0]
 
     def delong(self, pairs: float) -> tuple[Tensor, Tensor]:
-        a, spread = of_placements(self.placed, self.positive, self.negative, pairs)
-        return a.masked_fill(self.broken, torch.nan), spread.masked_fill(self.broken, torch.nan)
+        return of_placements(self.placed, self.positive, self.negative, pairs)
 
 
 def _ranked(score: Tensor, label: Tensor, counted: Tensor | None) -> _Ranked:
-    score, positive, negative, broken = _split(score, label, counted)
-    return _Ranked(positive, negative, placements(score, positive, negative), broken)
+    """Checked on every device: whoever asks for a variance waits for it anyway."""
+    score, positive, negative, _ = _split(score, label, counted, always=True)
+    return _Ranked(positive, negative, placements(score, positive, negative))
 
 
-def _checked(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, labels and mask of a guess, checked on every device: an estimate waits for it anyway."""
+def _checked(guess: Guess, truth: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Scores, labels and mask of a guess, which must fit each other."""
     if truth.dim() != 1:
         raise LabelsError(f"truth is one label for each row id, (number of ids,), not {tuple(truth.shape)}")
-    _checks.same_shape(guess.score, guess.rows, guess.counted)
     low, high = (int(edge) for edge in torch.aminmax(guess.rows))
     if low < 0 or high >= truth.numel():
         raise LabelsError(f"row ids run from {low} to {high}, but truth holds {truth.numel()} labels")
-    label = truth.to(guess.rows.device)[guess.rows]
-    counted = _checks.all_counted(guess.score, guess.counted)
-    _checks.readable(guess.score, label, counted, always=True)
-    return guess.score, label, counted
+    return guess.score, truth.to(guess.rows.device)[guess.rows], guess.counted
 
 
-def _split(score: Tensor, label: Tensor, counted: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _split(
+    score: Tensor, label: Tensor, counted: Tensor | None, *, always: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores in float64, who is positive, who is negative, and which batches hold what can't be judged."""
     _checks.same_shape(score, label, counted)
     counts = _checks.all_counted(score, counted)
-    _checks.readable(score, label, counts)
+    _checks.readable(score, label, counts, always=always)
     positive, negative = (label == 1) & counts, (label == 0) & counts
     broken = (counts & ~(score.isfinite() & (positive | negative))).any(-1)
     return score.double().masked_fill(~counts, 0.0), positive, negative, broken

@@ -12,7 +12,6 @@ something that it can't know. Nothing here needs more than torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -67,29 +66,6 @@ _TURN, _TILT = 0.06, 0.02  # how much effects and frequencies change from day to
 _PROBE = 1 << 16  # rows by which the share of positives is set
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """What to draw."""
-
-    cardinalities: tuple[int, ...]  # the number of codes of each categorical column
-    numeric: int  # the number of numeric columns; numbers lie in [0, 1], mostly near 0
-    share: float  # of positives
-    seed: int  # of everything
-    # over how many days the rows are spread evenly, on each of which frequencies and effects have drifted a little;
-    # None for a table without days
-    days: int | None = None
-    telling: int = _TELLING  # so many columns of each kind, the first ones, have an effect
-
-    def __post_init__(self) -> None:
-        if not self.cardinalities and not self.numeric:
-            raise UsageError("a table without columns: give cardinalities, numeric or both")
-        if any(count < 1 or count >= 2**24 for count in self.cardinalities) or self.numeric < 0:
-            raise UsageError(f"cardinalities {self.cardinalities}, numeric {self.numeric}: give from 1 to 2**24 - 1 "
-                             "codes for each column, and no negative number of columns")  # fmt: skip
-        if not 0 < self.share < 1 or (self.days is not None and self.days < 1):
-            raise UsageError(f"share {self.share}, days {self.days}: give a share between 0 and 1, and days from 1 on")
-
-
 class Drawn(NamedTuple):
     """Some rows."""
 
@@ -100,29 +76,44 @@ class Drawn(NamedTuple):
 
 
 class Drawing:
-    """Draws rows of a recipe on one device; the same recipe on the same kind of device always gives the same rows."""
+    """Draws rows on one device; the same arguments on the same kind of device always give the same rows.
 
-    def __init__(self, recipe: Recipe, device: torch.device | str = "cpu") -> None:
-        self.recipe = recipe
-        self.generator = torch.Generator(device).manual_seed(recipe.seed)
-        sizes = torch.tensor(recipe.cardinalities, dtype=torch.float32, device=device)
+    Categorical columns have so many codes each; numbers lie in [0, 1], mostly near 0. With `days` rows are spread
+    evenly over so many, on each of which frequencies and effects have drifted a little. The first `telling` columns of
+    each kind have an effect.
+    """
+
+    def __init__(
+        self, cardinalities: Sequence[int], numeric: int, share: float, seed: int, *, days: int | None = None,
+        telling: int = _TELLING, device: torch.device | str = "cpu",
+    ) -> None:  # fmt: skip
+        if not cardinalities and not numeric:
+            raise UsageError("a table without columns: give cardinalities, numeric or both")
+        if any(count < 1 or count >= 2**24 for count in cardinalities) or numeric < 0:
+            raise UsageError(f"cardinalities {cardinalities}, numeric {numeric}: give from 1 to 2**24 - 1 codes for "
+                             "each column, and no negative number of columns")  # fmt: skip
+        if not 0 < share < 1 or (days is not None and days < 1):
+            raise UsageError(f"share {share}, days {days}: give a share between 0 and 1, and days from 1 on")
+        self.numeric, self.days = numeric, days
+        self.generator = torch.Generator(device).manual_seed(seed)
+        sizes = torch.tensor(cardinalities, dtype=torch.float32, device=device)
         self._sizes, self._limits = sizes, (sizes - 1).clamp_min(0).to(torch.int32)
-        telling = min(recipe.telling, len(sizes)), min(recipe.telling, recipe.numeric)
-        self._drift = min(1.0, 10 / (recipe.days or 10))
-        turning = 1 if recipe.days is None else 2  # sets of effects, of which a day mixes its own
-        self._effects = self._normal(turning, telling[0], _BUCKETS)
-        self._weights = self._normal(turning, telling[1])
+        effective = min(telling, len(sizes)), min(telling, numeric)
+        self._drift = min(1.0, 10 / (days or 10))
+        turning = 1 if days is None else 2  # sets of effects, of which a day mixes its own
+        self._effects = self._normal(turning, effective[0], _BUCKETS)
+        self._weights = self._normal(turning, effective[1])
         self._offset, self._factor = 0.0, 1.0
         logits = self._logits(*self._inputs(torch.zeros(_PROBE, dtype=torch.int64, device=device)))
         self._factor = _SPREAD / max(float(logits.std()), 1e-6)
-        self._offset = _offset_for(logits.double() * self._factor, recipe.share)
+        self._offset = _offset_for(logits.double() * self._factor, share)
 
     def chunks(self, rows: int) -> Iterator[Drawn]:
         """So many rows more, a chunk at a time, spread over all days."""
         device = self.generator.device
         for start in range(0, rows, CHUNK):
             places = torch.arange(start, min(start + CHUNK, rows), device=device)
-            days = places * (self.recipe.days or 1) // rows
+            days = places * (self.days or 1) // rows
             codes, numbers, _ = inputs = self._inputs(days)
             chances = torch.sigmoid(self._logits(*inputs))
             labels = torch.rand(len(days), generator=self.generator, device=device) < chances
@@ -132,12 +123,12 @@ class Drawing:
         """So many rows more, whole."""
         device = self.generator.device
         codes = torch.empty(rows, len(self._sizes), dtype=torch.int32, device=device)
-        numbers, labels = torch.empty(rows, self.recipe.numeric, device=device), torch.empty(rows, device=device)
+        numbers, labels = torch.empty(rows, self.numeric, device=device), torch.empty(rows, device=device)
         days, start = torch.empty(rows, dtype=torch.int64, device=device), 0
         for drawn in self.chunks(rows):  # into their place: joined at the end, all of it would be there twice
             here = slice(start, start := start + len(drawn.labels))
             codes[here], numbers[here], labels[here], days[here] = drawn
-        return Rows((codes, numbers), (), labels, None if self.recipe.days is None else days)
+        return Rows((codes, numbers), (), labels, None if self.days is None else days)
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(shape, generator=self.generator, device=self.generator.device)
@@ -148,11 +139,11 @@ class Drawing:
     def _inputs(self, days: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Codes by Zipf's law (the logarithm of the rank is uniform), and numbers of which a fifth is missing."""
         uniform = self._uniform(len(days), len(self._sizes))
-        if self.recipe.days is not None:
+        if self.days is not None:
             uniform = uniform ** (1 + _TILT * self._drift * days.float())[:, None]
         ranks = uniform.mul_((self._sizes + 1).log()).exp_().sub_(1)
         codes = torch.minimum(ranks.to(torch.int32), self._limits)
-        numbers = self._uniform(len(days), self.recipe.numeric)
+        numbers = self._uniform(len(days), self.numeric)
         numbers.sub_(0.2).clamp_min_(0).div_(0.8).square_().square_()
         return codes, numbers, days
 
@@ -161,7 +152,7 @@ class Drawing:
         total = (numbers[:, : self._weights.shape[1]] @ self._weights.T) * 2  # (rows, 2)
         for column in range(self._effects.shape[1]):
             total += self._effects[:, column, codes[:, column] & (_BUCKETS - 1)].T
-        if self.recipe.days is None:
+        if self.days is None:
             return total[:, 0] * self._factor + self._offset
         angle = _TURN * self._drift * days.float()
         total = total[:, 0] * angle.cos() + total[:, 1] * angle.sin()
@@ -197,7 +188,7 @@ def table(  # the options of a data set, by name
         raise UsageError(f"{rows} rows with a share of {test_share} for testing: give enough for both sides")
     both, numbers = (*cardinalities, *own_cardinalities), numeric + own_numeric
     telling = max(_TELLING, numbers, len(both)) if own_numeric or own_cardinalities else _TELLING
-    drawing = Drawing(Recipe(both, numbers, share, seed, days, telling), device)
+    drawing = Drawing(both, numbers, share, seed, days=days, telling=telling, device=device)
     inputs = Table(tuple(cardinalities), numeric, tuple(own_cardinalities), own_numeric)
     train, tests = (_parted(drawing.rows(count), inputs) for count in (rows - test, test))
     return Data(name, train, tests, inputs)
