@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -150,14 +150,12 @@ def wanted(recipe: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def recorded_leaks(
-    recorder: Replica, truth: Tensor, *, visits: bool, seed: int, attacks: Sequence[str] = RECORDED
-) -> tuple[dict[str, Leak], list[str]]:
+def recorded_leaks(recorder: Replica, truth: Tensor, *, visits: bool, seed: int) -> tuple[dict[str, Leak], list[str]]:
     """The attacks on recorded batches and on all visits of the followed examples: what leaked, by the name of its
     column, and a note for each attack that could not run.
     """
     tried: list[tuple[Transcript, Mapping[str, Attack]]] = [
-        (recorder.batches(), {name: attack(name, **facts(name).on_gradients) for name in attacks})
+        (recorder.batches(), {name: attack(name, **facts(name).on_gradients) for name in RECORDED})
     ]
     if visits:
         tried.append((recorder.visits(), dict(zip(_over_visits(), joined(ACCUMULATED), strict=True))))
