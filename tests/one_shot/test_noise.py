@@ -3,6 +3,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import TensorError, UsageError
+from tacit.one_shot import forms
 from tacit.one_shot.forms import with_noise
 
 SECRET = bytes(range(32))
@@ -29,6 +30,13 @@ def test_equal_rows_have_equal_noise_in_any_order_and_company():
     assert np.array_equal(with_noise(z[7:8], 1.0, secret=SECRET, version="v"), twice[7:8])
     zero = np.array([[0.0], [-0.0]], dtype=np.float32)
     assert len(np.unique(with_noise(zero, 1.0, secret=SECRET, version="v"))) == 1
+
+
+def test_rows_that_get_their_noise_in_parts_get_the_same(monkeypatch):
+    z = rows(500, 1).round(1)
+    whole = with_noise(z, 0.5, secret=SECRET, version="v")
+    monkeypatch.setattr(forms, "_PART", 64)
+    assert with_noise(z, 0.5, secret=SECRET, version="v").tobytes() == whole.tobytes()
 
 
 def test_versions_and_secrets_share_no_noise():

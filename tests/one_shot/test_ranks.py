@@ -1,6 +1,7 @@
 """Ranks: at most 256, equal values equal, nothing of the float left."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DataError, TensorError, UsageError
+from tacit.one_shot import ranks as ranks_of
 from tacit.one_shot.ranks import Ranks
 
 
@@ -55,6 +57,44 @@ def test_the_last_digit_of_a_sum_decides_no_rank():
     z = column(*np.repeat(np.arange(400) / 7, 3))
     ranks = Ranks.fit(z)
     assert (ranks.code(z * (1 + 1e-12)) == ranks.code(z)).all()
+
+
+def plainly(column, levels):
+    """Edges and values as they are defined, with every array in full precision."""
+    ordered = np.sort(column.astype(np.float64))
+    steps = np.flatnonzero(np.diff(ordered)) + 1
+    if len(steps) >= levels:
+        wanted = np.arange(1, levels) * (len(ordered) / levels)
+        steps = np.unique(steps[np.minimum(np.searchsorted(steps, wanted), len(steps) - 1)])
+    edges = np.unique((ordered[steps - 1] + ordered[steps]) / 2)
+    ranks = np.searchsorted(edges, ordered, side="right")
+    counts = np.maximum(np.bincount(ranks, minlength=len(edges) + 1), 1)
+    return edges.tolist(), (np.bincount(ranks, weights=ordered, minlength=len(edges) + 1) / counts).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [2, 7, 256])
+def test_ranks_of_many_rows_have_the_bits_of_the_plain_sums(dtype, levels, monkeypatch):
+    monkeypatch.setattr(ranks_of, "_BLOCK", 100)
+    z = np.random.default_rng(0).standard_normal(3000)
+    last_digit = 1 + np.random.default_rng(1).integers(0, 300, 3000) * 2.0**-52
+    for some in (z, z.round(1), z.round(2), np.exp(20 * z), z * 1e-45, last_digit, np.full(9, -0.0), z[:1]):
+        column = some.astype(dtype)
+        ranks = Ranks.fit(column[:, None], levels)
+        assert repr((list(ranks.edges[0]), list(ranks.values[0]))) == repr(plainly(column, levels))
+        wide = np.searchsorted(np.asarray(ranks.edges[0]), column.astype(np.float64), side="right")
+        assert (ranks.code(column[:, None])[:, 0] == wide).all()
+
+
+def test_ranks_take_little_more_memory_than_the_numbers_once_more():
+    z = np.random.default_rng(0).standard_normal((2_000_000, 1), dtype=np.float32)
+    tracemalloc.start()
+    try:
+        Ranks.fit(z).code(z)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 6 * len(z)  # bytes: 4 in order, 1 whether it is finite
 
 
 def test_state_goes_through_json():

@@ -17,6 +17,7 @@ from tacit.one_shot.ranks import Ranks
 
 _WORDS = 8  # of eight bytes that one hash gives
 _ROWS = 4096  # whose hashes are in memory at once
+_PART = 1 << 18  # rows that get their noise at a time
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,12 @@ def with_noise(
     spread = np.broadcast_to(np.asarray(scale, dtype=np.float64), clean.shape[1:])
     if not (np.isfinite(spread) & (spread > 0)).all():
         raise UsageError(f"with_noise: scale is {scale!r}: pass positive numbers, or leave the noise out")
-    whole = clean.view(np.dtype((np.void, 4 * clean.shape[1])))[:, 0]
-    distinct, place = np.unique(whole, return_inverse=True)
-    normal = row_normals(distinct.tolist(), clean.shape[1], secret, version)
-    return (clean + spread * normal[place]).astype(np.float32)
+    for start in range(0, len(clean), _PART):
+        part = clean[start : start + _PART]
+        whole = part.view(np.dtype((np.void, 4 * clean.shape[1])))[:, 0]
+        distinct, place = np.unique(whole, return_inverse=True)
+        part[:] = part + spread * row_normals(distinct.tolist(), clean.shape[1], secret, version)[place]
+    return clean
 
 
 def row_normals(rows: list[bytes], width: int, secret: bytes, version: str) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, TensorError, UsageError
 
 MOST = 256  # the most ranks that a number may have: a rank is one byte
+_BLOCK = 1 << 16  # rows that are ranked, or added up, at a time: of many rows nothing is there twice in full precision
+
+Numbers = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ class Ranks:
             raise TensorError(f"the embedding has {z.shape[1]} numbers a row, the ranks are for {self.width}")
         codes = np.empty(z.shape, dtype=np.uint8)
         for place, edges in enumerate(self.edges):
-            codes[:, place] = np.searchsorted(np.asarray(edges), z[:, place], side="right")
+            for start in range(0, len(z), _BLOCK):
+                some = slice(start, start + _BLOCK)
+                codes[some, place] = np.searchsorted(np.asarray(edges), z[some, place], side="right")
         return codes
 
     def state(self) -> dict[str, Any]:
@@ -82,22 +88,46 @@ class Ranks:
         return cls(edges, values)
 
 
-def _fit(column: NDArray[np.float64], levels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    ordered = np.sort(column)
-    steps = np.flatnonzero(np.diff(ordered)) + 1  # where a new value begins
-    wanted = np.arange(1, levels) * (len(ordered) / levels)
-    if len(steps) >= levels:  # else each value has a rank of its own
-        steps = np.unique(steps[np.minimum(np.searchsorted(steps, wanted), len(steps) - 1)])
-    edges = np.unique((ordered[steps - 1] + ordered[steps]) / 2)
-    ranks = np.searchsorted(edges, ordered, side="right")
-    counts = np.bincount(ranks, minlength=len(edges) + 1)
-    values = np.bincount(ranks, weights=ordered, minlength=len(edges) + 1) / np.maximum(counts, 1)
-    return tuple(edges.tolist()), tuple(values.tolist())
+def _fit(column: Numbers, levels: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Edges and values of one number. Rows are put in order once; all else is looked up there."""
+    ordered: Numbers = np.sort(column)
+    steps = _steps(ordered, levels)
+    edges = np.unique((ordered[steps - 1].astype(np.float64) + ordered[steps]) / 2)
+    # numpy would search in a copy of all rows, in full precision
+    bounds = [0, *(bisect_left(ordered, edge) for edge in edges), len(ordered)]
+    values = [_sum(ordered[low:high]) / max(high - low, 1) for low, high in pairwise(bounds)]
+    return tuple(edges.tolist()), tuple(values)
 
 
-def _checked(z: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """The embedding in full precision, if it is a table of finite numbers with at least one row."""
-    full = np.asarray(z, dtype=np.float64)
+def _steps(ordered: Numbers, levels: int) -> NDArray[np.intp]:
+    """Where new values begin: each of them, where there are few; else the first from each rank's share of rows on."""
+    rows, found = len(ordered), list[int]()
+    step = int(np.searchsorted(ordered, ordered[0], side="right"))
+    while step < rows:
+        found.append(step)
+        if len(found) == levels:
+            break
+        step = int(np.searchsorted(ordered, ordered[step], side="right"))
+    if len(found) < levels:  # each value has a rank of its own
+        return np.array(found, dtype=np.intp)
+    wanted = np.ceil(np.arange(1, levels) * (rows / levels)).astype(np.intp)
+    last = np.searchsorted(ordered, ordered[-1])
+    steps = np.searchsorted(ordered, ordered[wanted - 1], side="right")  # the first beyond the value before
+    return np.unique(np.minimum(steps, last))
+
+
+def _sum(numbers: Numbers) -> float:
+    """From the first to the last, one after the other, in full precision."""
+    total = 0.0
+    for start in range(0, len(numbers), _BLOCK):
+        total = float(np.cumsum(np.append(total, numbers[start : start + _BLOCK]), dtype=np.float64)[-1])
+    return total
+
+
+def _checked(z: NDArray[np.floating[Any]]) -> Numbers:
+    """The embedding, if it is a table of finite numbers with at least one row; in full precision if not in single."""
+    z = np.asarray(z)
+    full = z if z.dtype == np.float32 else np.asarray(z, dtype=np.float64)
     if full.ndim != 2 or not len(full):
         raise TensorError(f"an embedding must be of shape (rows, width) with at least one row, not {full.shape}")
     if not np.isfinite(full).all():
