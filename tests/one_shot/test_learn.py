@@ -11,6 +11,7 @@ from tacit.align.encoder import Inputs
 from tacit.errors import DataError, LabelsError, TensorError, UsageError
 from tacit.lab.data import flights
 from tacit.lab.one_shot.trying import world_of
+from tacit.one_shot import _forest
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.flips import flips
 from tacit.one_shot.learn import LEARNERS, learner, load_bottom
@@ -32,6 +33,22 @@ def test_the_score_ranks_rows_that_were_never_seen(fitted, made_up):
     assert z.shape == (3000, 3)
     assert z.dtype == np.float32
     assert roc_auc_score(made_up.labels[made_up.train :], z[made_up.train :, 0]) > 0.75
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_folds_that_grow_one_after_the_other_are_the_same_trees(classes, made_up, monkeypatch):
+    """Those of a large table do. Here two flipped classes stop them early, and three true ones do not."""
+    sent, coin = (made_up.sent, made_up.coin) if classes == 2 else (made_up.three, made_up.three_classes)
+    quick, told = learner("trees", rounds=60, step=5, rate=1.0), []
+    sent = sent[: made_up.train].astype(np.int16)
+    together = quick.fit(made_up.inputs, sent, coin, 1)
+    monkeypatch.setattr(_forest, "_LARGE", 0)
+    after = quick.fit(made_up.inputs, sent, coin, 1, progress=lambda what, *far: told.append((what, far)))
+    assert after.digest == together.digest
+    assert (together.forest.models[0].current_iteration() < 60) == (classes == 2)
+    grown = [done for what, (done, _) in told if what == "growing trees"]
+    assert grown == sorted(grown)
+    assert grown[-1] == 60
 
 
 def test_directions_are_not_the_score_again(fitted, made_up):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, TensorError, UsageError
-from tacit.one_shot._rows import Progress, Target, loss
+from tacit.one_shot._rows import Progress, Target, losses
 
 _ROWS = 32768  # rows that are sent through the trees at once
+# numbers of a table from which on folds grow one after the other, to the last round: the trees are the same, and
+# LightGBM takes several hundred bytes of memory for each row of each fold that grows
+_LARGE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -80,34 +83,34 @@ class Forest:
         progress: Progress = lambda *_: None,
     ) -> Self:
         """Grow trees on every fold until the loss of the rows left out grows no better."""
-        lightgbm = _lightgbm()
+        growth = replace(growth, step=min(growth.step, growth.rounds))
         shared = growth.options(target, table.shape, seed, threads)
-        data = lightgbm.Dataset(
-            table, target.values, categorical_feature=list(unordered), params=shared, free_raw_data=False
-        ).construct()
+        lightgbm, given = _lightgbm(), {"categorical_feature": list(unordered), "free_raw_data": False}
+        data = lightgbm.Dataset(table, target.values, params=shared, **given).construct()
         folds = max(1, min(growth.folds, len(table) // 2))
         fold = np.random.default_rng([seed, 1]).permutation(len(table)) % max(2, folds)
-        out = [np.flatnonzero(fold == k) for k in range(folds)]
-        models = [
-            lightgbm.Booster(shared | {"seed": seed + k}, data.subset(np.flatnonzero(fold != k), params=shared))
-            for k in range(folds)
-        ]
-        judged = Target(target.values[np.concatenate(out)], target.classes)
-        totals = [np.zeros((len(rows), target.outputs)) for rows in out]
-        tables = [np.ascontiguousarray(table[rows]) for rows in out]
-        best, best_loss = 0, np.inf
-        for done in range(growth.step, growth.rounds + 1, growth.step):
-            ended = [model.update() for model in models for _ in range(growth.step)]  # whether nothing is left to split
-            for total, rows, model in zip(totals, tables, models, strict=True):
-                total += _raw(model, rows, start=done - growth.step, count=growth.step, threads=threads)
-            found = loss(np.concatenate(totals), judged)
-            progress("growing trees", done, growth.rounds)
-            if found < best_loss:
-                best, best_loss = done, found
-            if all(ended) or done - best >= growth.patience * growth.step:
+        many = table.size > _LARGE
+
+        def looks(place: int) -> Iterator[_Look]:
+            mine = data.subset(np.flatnonzero(fold != place), params=shared)
+            model = lightgbm.Booster(shared | {"seed": seed + place}, mine)
+            for look in _looks(model, table, target, np.flatnonzero(fold == place), growth, threads):
+                done = place * growth.rounds + look.rounds  # of all folds together
+                progress("growing trees", done // folds if many else look.rounds, growth.rounds)
+                yield look
+
+        each = [looks(place) for place in range(folds)]
+        grown = [list(one) for one in each] if many else each  # one after the other, or together until they stop
+        best, best_loss, texts = 0, np.inf, list[str]()
+        for found in zip(*grown, strict=True):
+            mean, done = float(np.mean(np.concatenate([look.losses for look in found]))), found[0].rounds
+            if mean < best_loss or not texts:
+                texts = [look.text for look in found]
+            if mean < best_loss:
+                best, best_loss = done, mean
+            if all(look.ended for look in found) or done - best >= growth.patience * growth.step:
                 break
         progress("growing trees", growth.rounds, growth.rounds)
-        texts = [model.model_to_string(num_iteration=best or growth.step) for model in models]
         return cls.read(texts, target.outputs)
 
     @classmethod
@@ -178,6 +181,29 @@ class Forest:
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"the trees in {folder} can't be read ({error}): fit again") from None
         return cls.read(texts, outputs)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a fold's trees have come to after some rounds."""
+
+    rounds: int  # after how many
+    losses: NDArray[np.float64]  # of the rows left out
+    ended: bool  # whether nothing was left to split since the look before
+    text: str  # LightGBM's own, of all trees so far
+
+
+def _looks(
+    model: Any, table: NDArray[np.float32], target: Target, out: NDArray[np.intp], growth: Growth, threads: int
+) -> Iterator[_Look]:
+    """Grow a fold's trees, and look at the rows left out again and again."""
+    judged, total = Target(target.values[out], target.classes), np.zeros((len(out), target.outputs))
+    for done in range(growth.step, growth.rounds + 1, growth.step):
+        ended = [model.update() for _ in range(growth.step)]
+        for start in range(0, len(out), _ROWS):  # a copy of them all would be as large as the table
+            rows, since = table[out[start : start + _ROWS]], done - growth.step
+            total[start : start + _ROWS] += _raw(model, rows, start=since, count=growth.step, threads=threads)
+        yield _Look(done, losses(total, judged), all(ended), model.model_to_string(num_iteration=done))
 
 
 def _raw(

@@ -141,8 +141,13 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def loss(scores: NDArray[np.float64], target: Target) -> float:
     """Mean cross entropy of scores (rows, outputs), or mean squared error of numbers."""
+    return float(np.mean(losses(scores, target)))
+
+
+def losses(scores: NDArray[np.float64], target: Target) -> NDArray[np.float64]:
+    """The loss of each row.  (rows,)"""
     if target.classes is None:
-        return float(np.mean((scores[:, 0] - target.values) ** 2))
+        return np.asarray((scores[:, 0] - target.values) ** 2)
     if target.outputs == 1:
-        return float(np.mean(np.logaddexp(0.0, np.where(target.values == 1, -scores[:, 0], scores[:, 0]))))
-    return float(np.mean(special.logsumexp(scores, axis=1) - scores[np.arange(len(scores)), target.values]))
+        return np.logaddexp(0.0, np.where(target.values == 1, -scores[:, 0], scores[:, 0]))
+    return np.asarray(special.logsumexp(scores, axis=1) - scores[np.arange(len(scores)), target.values])

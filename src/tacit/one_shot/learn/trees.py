@@ -98,6 +98,7 @@ class Trees(Learner):
             drawn = np.sort(np.random.default_rng([task.seed, 3]).permutation(labels)[: self.sample])
             rows, target = rows[torch.from_numpy(drawn)], Target(target.values[drawn], target.classes)
         table = matrix(rows)
+        del rows  # a copy, where they are a sample
         growth = _fewer(self.growth, target.outputs)
         forest = Forest.fit(table, target, growth, unordered=codes, seed=task.seed, threads=threads, progress=progress)
         some = table[np.linspace(0, len(table) - 1, min(_SAMPLE, len(table))).astype(np.intp)]
