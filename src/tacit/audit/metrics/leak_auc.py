@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from scipy.special import chdtri
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.audit.metrics import _checks
 from tacit.contracts import Estimate, Guess
@@ -92,8 +92,14 @@ def placements(score: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
 
     NaN where a class is lacking; what is neither has no meaning.  (..., batch)
     """
-    n1, n0 = (each.sum(-1, keepdim=True).double() for each in (positive, negative))
-    return torch.where(positive, below(score, negative) / n0, 1 - below(score, positive) / n1)
+    ordered, order = score.sort(-1)  # once for both classes; what is looked for in its own order is found fast
+    first, last = torch.searchsorted(ordered, ordered), torch.searchsorted(ordered, ordered, right=True)
+    shares = []
+    for member in (negative, positive):
+        until = nn.functional.pad(member.gather(-1, order).cumsum(-1), (1, 0))
+        found = (until.gather(-1, first) + until.gather(-1, last)).double() / 2
+        shares.append(torch.empty_like(found).scatter_(-1, order, found) / member.sum(-1, keepdim=True).double())
+    return torch.where(positive, shares[0], 1 - shares[1])
 
 
 def of_placements(placed: Tensor, positive: Tensor, negative: Tensor, pairs: float) -> tuple[Tensor, Tensor]:
