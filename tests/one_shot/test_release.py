@@ -248,6 +248,15 @@ def test_fresh_noise_on_equal_rows_is_noticed():
     assert audit(ranks(noise(1)), repeated()[0]).equal < 0.05
 
 
+def test_equal_rows_are_found_whatever_part_they_are_in(monkeypatch):
+    inputs, drawn = repeated()[0], np.random.default_rng(0).permutation(ROWS)
+    codes = np.where(noise(2) < 0, ranks(noise(1))[:, 0], 0).astype(np.uint8)[:, None]
+    whole = release._equal(codes, inputs, drawn)
+    assert 0.1 < whole < 0.9
+    monkeypatch.setattr(release, "_ALIKE", 100)
+    assert release._equal(codes, inputs, drawn) == whole
+
+
 def test_groups_are_part_of_what_is_sent():
     inputs = rows()
     order = np.argsort(inputs.numeric[:, 2].numpy())

@@ -33,10 +33,10 @@ _WIDE = 10  # numbers a row above which a tree of neighbours is no faster than t
 _FEW = 4_000  # known rows that are looked at then
 
 
-def ranked(z: Codes, known: Places) -> Floats:
+def ranked(z: Codes, known: Places) -> Bins | Floats:
     """Each number from 0 to 256: bytes as they are, others by their rank among the known rows."""
     if z.dtype == np.uint8:
-        return z.astype(np.float32)
+        return z.astype(np.uint8, copy=False)
     out = np.empty(z.shape, dtype=np.float32)
     for place in range(z.shape[1]):
         ladder = np.sort(z[known, place])

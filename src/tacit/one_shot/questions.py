@@ -34,7 +34,7 @@ _EACH = 4  # bands of a column at most, and sets
 _SMALL, _GIVEN = 0.01, 0.005  # the share of the rows that a set is at least; and one that is given away
 _REPEATED = 0.95  # correlation of the answers to two questions from which on one of them is enough
 _BLOCK = 16  # questions judged at once
-_PART = 1 << 16  # rows that may be of a rare category are looked through so many at a time
+_PART = 1 << 14  # rows that are looked through at a time, for numbers that are not finite and for rare categories
 OUTLYING = 0.05  # the share of the judged rows that count as outlying: those least likely, were columns independent
 
 Floats = NDArray[np.float32]
@@ -79,7 +79,7 @@ class Questions:
                 f"the names are of {len(numeric)} numbers and {len(columns.categorical)} categories, but a row has "
                 f"{inputs.numeric.shape[1]} and {inputs.categorical.shape[1]}: pass the columns that made the inputs"
             )
-        if not bool(inputs.numeric.isfinite().all()):
+        if not all(bool(part.isfinite().all()) for part in inputs.numeric.split(_PART)):  # of many rows it is large
             raise TensorError("some numeric inputs are not finite: look for overflow in what produced them")
         x, codes = inputs.numeric.numpy()[known], inputs.categorical.numpy()[known]
         numbers = tuple(place for place in range(x.shape[1]) if x[:, place].min() < x[:, place].max())

@@ -38,6 +38,7 @@ FIRST = 8
 PLENTY = 100
 _ANSWERS = 60_000_000  # answers of known rows that are looked up at most
 _PAIRED = 1_000_000  # known rows among which equal ones are looked for, and unknown ones
+_ALIKE = 1 << 17  # of them whose columns are in memory at once
 
 
 def attack_release(
@@ -146,7 +147,7 @@ class _Attack:
     def _beliefs(self, looked_up: Rows, asked: Rows) -> Beliefs:
         """What each decoder says about the rows that choose between them, then about those judged."""
         fine = decoders.ranked(self.z, self.drawn.fit)
-        self.level = fine.astype(np.uint8)
+        self.level = fine.astype(np.uint8, copy=False)
         first = [] if self.z.shape[1] <= FIRST else [(f" of the first {FIRST}", slice(FIRST))]
         decoding: dict[str, Callable[[], Floats]] = {}
         for words, some in (("", slice(None)), *first):
@@ -167,15 +168,17 @@ class _Attack:
         }
         return found | alone | {"together": decoders.together(list(found.values()), numbers)}
 
-    def _decoders(self, fine: Floats, looked_up: Rows, asked: Rows) -> dict[str, Callable[[], Floats]]:
+    def _decoders(self, fine: NDArray[Any], looked_up: Rows, asked: Rows) -> dict[str, Callable[[], Floats]]:
         """All that read some of an embedding's numbers; those that learn only where looking up does not do."""
-        fit, answers, level = self.drawn.fit, self.answers[: len(self.drawn.fit)], fine.astype(np.uint8)
+        fit, answers, level = self.drawn.fit, self.answers[: len(self.drawn.fit)], fine.astype(np.uint8, copy=False)
         numbers, table = len(self.questions.numbers), self.table
         if fine.shape[1] < self.z.shape[1]:
             table = decoders.Table.look_up(self.z[looked_up, : fine.shape[1]], self.z[asked, : fine.shape[1]])
         found: dict[str, Callable[[], Floats]] = {
             "exact": lambda: decoders.exact(table, self.answers),
-            "nearest": lambda: decoders.nearest(fine[looked_up], self.answers, fine[asked], table, seed=self.seed),
+            "nearest": lambda: decoders.nearest(
+                fine[looked_up].astype(np.float32), self.answers, fine[asked].astype(np.float32), table, seed=self.seed
+            ),
         }
         if len(looked_up) >= PLENTY * len(table.counts):
             return found
@@ -304,14 +307,30 @@ class _Attack:
 
 def _equal(z: Codes, inputs: Inputs, rows: Rows) -> float | None:
     """Of neighbouring pairs of rows that are equal in all columns, the share with equal embeddings."""
-    group = alike(
-        np.concatenate([inputs.categorical.numpy()[rows].astype(np.float64), inputs.numeric.numpy()[rows]], axis=1)
-    )
-    order = np.argsort(group, kind="stable")
-    pairs = np.flatnonzero(group[order][1:] == group[order][:-1])
-    if not len(pairs):
-        return None
-    return float((z[rows[order[pairs]]] == z[rows[order[pairs + 1]]]).all(1).mean())
+    pairs = equal = 0
+    for some in _parts(inputs, rows):
+        columns = [inputs.categorical.numpy()[some].astype(np.float64), inputs.numeric.numpy()[some]]
+        group = alike(np.concatenate(columns, axis=1))
+        order = np.argsort(group, kind="stable")
+        first = np.flatnonzero(group[order][1:] == group[order][:-1])
+        pairs += len(first)
+        equal += int((z[some[order[first]]] == z[some[order[first + 1]]]).all(1).sum())
+    return equal / pairs if pairs else None
+
+
+def _parts(inputs: Inputs, rows: Rows) -> Iterator[Rows]:
+    """The rows in parts, equal ones in the same part and in their order: all columns of all of them would be large."""
+    codes, numeric, parts = inputs.categorical.numpy(), inputs.numeric.numpy(), 1 + len(rows) // _ALIKE
+    draw = np.random.default_rng(0)
+    first, second = (draw.integers(1, 1 << 63, each.shape[1], np.uint64) for each in (codes, numeric))
+    part = np.empty(len(rows), np.uint64)
+    for start in range(0, len(rows), _ALIKE):
+        some = rows[start : start + _ALIKE]
+        bits = (numeric[some] + np.float32(0)).view(np.uint32)  # no -0.0, which is 0.0 in other bits
+        hashed = (codes[some].astype(np.uint64) * first).sum(1) + (bits * second).sum(1)
+        part[start : start + _ALIKE] = (hashed >> np.uint64(32)) % np.uint64(parts)
+    for place in range(parts):
+        yield rows[part == place]
 
 
 def _summary(found: list[Finding], attack: _Attack) -> ReleaseAudit:

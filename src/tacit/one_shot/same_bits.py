@@ -18,14 +18,17 @@ _BLOCK = 64  # rows
 
 def in_blocks(apply: Callable[..., Tensor], tensors: Sequence[Tensor]) -> Tensor:
     """What a function gives for rows."""
-    found = []
-    for start in range(0, max(1, len(tensors[0])), _BLOCK):
+    rows, found = len(tensors[0]), torch.empty(0)
+    for start in range(0, max(1, rows), _BLOCK):
         some = [tensor[start : start + _BLOCK] for tensor in tensors]
         count = len(some[0])
         if count < _BLOCK:
             some = [torch.cat([part, part.new_zeros(_BLOCK - count, *part.shape[1:])]) for part in some]
-        found.append(apply(*some)[:count])
-    return torch.cat(found)
+        given = apply(*some)[:count]
+        if not start:
+            found = given.new_empty(rows, *given.shape[1:])
+        found[start : start + count] = given
+    return found
 
 
 def mixed(values: NDArray[np.float64], mix: NDArray[np.float64]) -> NDArray[np.float32]:

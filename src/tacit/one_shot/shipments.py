@@ -23,7 +23,7 @@ from tacit.disk import make_folder
 from tacit.errors import StorageError
 from tacit.one_shot.records import Keys, Places, sqlite_errors
 
-_SOME = 1 << 16  # rows that are read at a time
+_SOME = 1 << 16  # rows that are read or written at a time
 _TABLES = """
 CREATE TABLE IF NOT EXISTS shipments (
     id INTEGER PRIMARY KEY, run_id TEXT NOT NULL, time TEXT NOT NULL, run TEXT NOT NULL, partner TEXT NOT NULL,
@@ -238,9 +238,11 @@ def _send(
     db.execute("CREATE TEMP TABLE leaving (key BLOB, codes BLOB)")
     for keys, values in batches:
         assert len(keys) == len(values)  # what is not in the book must not leave
-        raw, codes, size = keys.tobytes(), values.tobytes(), values[:1].nbytes
-        each = ((raw[16 * at : 16 * at + 16], codes[size * at : size * at + size]) for at in range(len(keys)))
-        db.executemany("INSERT INTO temp.leaving VALUES (?, ?)", each)
+        for start in range(0, len(keys), _SOME):
+            part, size = slice(start, start + _SOME), values[:1].nbytes
+            raw, codes = keys[part].tobytes(), values[part].tobytes()
+            each = ((raw[16 * at : 16 * at + 16], codes[size * at : size * at + size]) for at in range(len(raw) // 16))
+            db.executemany("INSERT INTO temp.leaving VALUES (?, ?)", each)
     about = (shipment.version, shipment.run) if which else (shipment.version,)
     every = f"SELECT key, ?1, codes FROM temp.leaving l {which} ORDER BY key, rowid"
     db.execute(f"INSERT OR IGNORE INTO sent {every}", about)
