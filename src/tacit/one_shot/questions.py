@@ -138,6 +138,17 @@ class Questions:
         places = enumerate(self.categories, len(self.numbers) + len(self.tails))
         return {code: at for at, (place, code) in places if place == column and code >= 0}
 
+    def by_code(self) -> dict[int, Rows]:
+        """For each categorical column that is asked for, the question of each of its codes; -1 for none."""
+        tables: dict[int, Rows] = {}
+        for at, (column, code) in enumerate(self.categories, len(self.numbers) + len(self.tails)):
+            table = tables.setdefault(column, np.full(self.inputs.cardinalities[column], -1))
+            if code < 0:  # the last of its column
+                table[table < 0] = at
+            else:
+                table[code] = at
+        return tables
+
     def said(self, place: int) -> tuple[str, str]:
         """The column's name and what is asked about it."""
         if place < len(self.numbers):
@@ -258,17 +269,31 @@ class Draw:
         members = questions.answers(self.judged).sum(0)
         members[: len(questions.numbers) + len(questions.tails)] = LEAST  # only categories are rare
         members[len(questions) - len(questions.sets) :] = LEAST
-        rare, found = np.flatnonzero(members < LEAST), members.copy()
+        wanted, tables = (LEAST - members).astype(np.intp), questions.by_code()  # so many further rows of each question
         rows, rarity = [self.spare[:0]], [members[:0]]
         for start in range(0, len(self.spare), _PART):
+            if not (wanted > 0).any():
+                break
             part = self.spare[start : start + _PART]
-            yes = questions.answers(part)[:, rare] > 0.5
-            wanted = yes & (found[rare] + yes.cumsum(0) <= LEAST)
-            found[rare] += yes.sum(0)
-            rows.append(part[wanted.any(1)])
-            rarity.append(np.where(wanted, members[rare], LEAST)[wanted.any(1)].min(1, initial=LEAST))
+            rarest, codes = np.full(len(part), LEAST, members.dtype), questions.inputs.categorical.numpy()[part]
+            for column, table in tables.items():
+                here, place = _first(table[codes[:, column]], wanted)
+                rarest[here] = np.minimum(rarest[here], members[place])
+                wanted -= np.bincount(place, minlength=len(wanted))
+            rows.append(part[rarest < LEAST])
+            rarity.append(rarest[rarest < LEAST])
         order = np.concatenate(rarity).argsort(kind="stable")
         return np.concatenate(rows)[order][: len(self.judged)]
+
+
+def _first(asked: Rows, wanted: Rows) -> tuple[Rows, Rows]:
+    """Of rows that say yes to one question or to none (-1), the first that are wanted of each, and their questions."""
+    rows = np.flatnonzero(wanted[asked] * (asked >= 0) > 0)
+    rows = rows[np.argsort(asked[rows], kind="stable")]
+    place = asked[rows]
+    before = np.arange(len(rows)) - np.searchsorted(place, place)  # how many say yes to the same question
+    chosen = before < wanted[place]
+    return rows[chosen], place[chosen]
 
 
 def outlying(inputs: Inputs, known: Rows, asked: Rows) -> NDArray[np.bool_]:
