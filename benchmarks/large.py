@@ -54,7 +54,7 @@ ids = ["id"]
 
 
 def run() -> Iterator[Result]:
-    """Seconds of each part, then processor time, memory, and what came of it."""
+    """Seconds and memory of each part, then processor time, memory, and what came of it."""
     rows, kept = int(os.environ.get("TACIT_BENCH_ROWS", ROWS)), os.environ.get("TACIT_BENCH_FOLDER")
     with nullcontext(kept) if kept else tempfile.TemporaryDirectory() as scratch:
         case, sides = f"{rows:,} rows", _set_up(Path(scratch), rows)
@@ -62,8 +62,9 @@ def run() -> Iterator[Result]:
             if (sides[0] / "runs/large" / f"{verb}.json").exists():
                 continue
             for name, told in zip(("label party", "feature party"), _together(sides, verb), strict=True):
-                for part, seconds in told["parts"].items():
+                for part, (seconds, memory) in told["parts"].items():
                     yield Result("large", f"{case}, {name}, {part}", seconds, "s")
+                    yield Result("large", f"{case}, {name}, {part}: memory, without mapped files", memory, "MB")
                 for what, (value, unit) in told["used"].items():
                     yield Result("large", f"{case}, {name}, {verb}: {what}", value, unit)
         found = json.loads((sides[0] / "runs/large/figures.json").read_text())
@@ -137,40 +138,46 @@ def _together(sides: tuple[Path, Path], verb: str) -> list[dict[str, Any]]:
 
 
 class _Watched:
-    """A side while it works: how long each part took, and the most memory of it and its workers."""
+    """A side while it works: how long each part took, and the most memory of it and its workers.
+
+    Memory is looked at five times a second: what is gone sooner than that may be missed.
+    """
 
     def __init__(self, side: Path, process: subprocess.Popen[bytes], verb: str) -> None:
         self._status, self._process, self._verb = side / "runs/large/status.json", process, verb
         self._began = self._last = time.monotonic()
-        self._parts: dict[str, float] = {}
+        self._parts: dict[str, tuple[float, float]] = {}  # seconds, and megabytes without mapped files
         self._own = self._mapped = self._cpu = 0.0
 
     def look(self) -> bool:
         """Whether it is still at it."""
         if self._process.poll() is not None:
             return False
+        own = 0.0
         with suppress(OSError, AttributeError, ValueError):  # a process that ends meanwhile
             processes = list(_tree(self._process.pid))
-            self._own = max(self._own, sum(_memory(one, "RssAnon") for one in processes))
+            own = sum(_memory(one, "RssAnon") for one in processes)
+            self._own = max(self._own, own)
             self._mapped = max(self._mapped, sum(_memory(one, "VmRSS") for one in processes))
             self._cpu = max(self._cpu, sum(map(_seconds, processes)))
-        self._count()
+        self._count(own)
         return True
 
-    def _count(self) -> None:
+    def _count(self, memory: float) -> None:
         part = self._verb
         if part == "train":
             with suppress(OSError, ValueError):
                 status = json.loads(self._status.read_text())
                 part = "waiting" if status["state"] == "waiting" else status.get("part", "starting")
         now = time.monotonic()
-        self._parts[part] = self._parts.get(part, 0.0) + now - self._last
+        seconds, most = self._parts.get(part, (0.0, 0.0))
+        self._parts[part] = seconds + now - self._last, max(most, memory)
         self._last = now
 
     def told(self) -> dict[str, Any]:
         """As plain values."""
         used = {
-            "in all": (sum(self._parts.values()), "s"),
+            "in all": (sum(seconds for seconds, _ in self._parts.values()), "s"),
             "processor time": (self._cpu, "s"),
             "most memory, without mapped files": (self._own, "MB"),
             "most memory, with them": (self._mapped, "MB"),
