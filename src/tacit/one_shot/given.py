@@ -73,7 +73,7 @@ def _lines(view: _View, questions: Questions, fit: Rows, asked: Rows) -> tuple[F
     """Ridge regression on the other columns and on their squares, with the embedding and without it."""
     x, owner = view.straight(fit)
     mean = x.mean(0)
-    x = x - mean
+    x -= mean  # in place: a second one of some thousand columns would be large
     y = questions.answers(fit).astype(np.float64)
     middle = y.mean(0)
     inner, cross, there = x.T @ x, x.T @ (y - middle), view.straight(asked)[0] - mean
