@@ -76,9 +76,9 @@ function hero(view, detail) {
     ? [["odds, at most", fixed(certificate.odds)], ["AUC over all exchanges", fixed(certificate.total_auc)], ["labels sent", count(certificate.rows)]]
     : [["numbers a row", count(release?.width)], ["ranks of each", count(release?.ranks)], ["noise", release ? (release.noise ? `${release.noise} of a deviation` : "none") : "–"]];
   const tiles = [
-    ["limit", known(detail.limit) ? limit(detail.limit) : detail.verdict ? "none" : "not told yet"],
+    ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
     ...own,
-    [detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none here"],
+    ...(detail.role === "label" ? [[detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none yet"]] : []),
     [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.doing?.total > 0 ? `${Math.floor((100 * detail.doing.done) / detail.doing.total)}%` : "–"],
     ["this part still takes", moves(detail) ? duration(detail.seconds_left) : "–"],
     ["left this house", bytes(detail.left_bytes ?? 0)],
@@ -102,7 +102,8 @@ function timeline(rows) {
     const times = one.spans.length > 1 ? `, ${one.spans.length} times` : "";
     return row(heads, [one.part, svg("svg", { class: "track", width: "100%", height: 14, role: "img", "aria-label": `from ${brief(one.spans[0][0])}${times}` }, bars), took < 1 ? "under 1 s" : duration(took)]);
   });
-  const words = `From ${clock(from)} to ${clock(to)}. Light bars are waiting or standing still.`;
+  const still = rows.some((one) => one.still) ? " Light bars are waiting or standing still." : "";
+  const words = `From ${clock(from)} to ${clock(to)}.${still}`;
   return [el("p", { class: "told" }, words), table("Parts of the exchange over time", heads, lines, "stack parts")];
 }
 
