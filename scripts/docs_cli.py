@@ -66,7 +66,8 @@ def one(path: str, command: Any) -> Iterator[str]:
     yield f"### `{' '.join([path, *spelled])}`"
     told = inspect.cleandoc(command.help)
     in_lines = re.sub(r"^Examples:\n((?:\n`.*`\n?)+)", in_a_line, told, flags=re.MULTILINE).strip()
-    yield re.sub(r"\n\n(Examples?: )", r" \1", in_lines)
+    summary, _, rest = re.sub(r"\n\n(Examples?: )", r" \1", in_lines).partition("\n\n")
+    yield f"{summary}\n{rest}".strip()
     if table := options(command):
         yield table
 
