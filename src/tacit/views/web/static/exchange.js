@@ -158,7 +158,7 @@ function columns(exchange, bound) {
   const rows = exchange.columns.map((one) => {
     const high = known(bound) && one.high > bound ? el("b", { class: "alarm" }, `▲ ${fixed(one.high)}`) : fixed(one.high);
     const bar = el("progress", { max: 1, value: Math.max(0, one.value), "aria-label": `${fixed(one.value)} of 1` });
-    const rows_ = `${one.decoder}, ${count(one.members)} of ${one.rows} rows${one.given ? ", all other columns known" : ""}`;
+    const rows_ = `${one.decoder}, ${count(one.members)} among ${one.rows === "train" ? "training" : one.rows} rows${one.given ? ", all other columns known" : ""}`;
     return row(heads, [one.column, one.question, fixed(one.value), high, bar, rows_]);
   });
   const tried = (exchange.tried ?? []).map((one, place, all) => el("li", {}, place === all.length - 1 ? `${one}: this one was sent` : one));
