@@ -154,7 +154,7 @@ function charges(told) {
 
 function columns(exchange, bound) {
   if (!exchange.columns?.length) return [empty("They stand here when the report is made, at the end of the training.")];
-  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
+  const heads = [["Column"], ["Asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
   const rows = exchange.columns.map((one) => {
     const high = known(bound) && one.high > bound ? el("b", { class: "alarm" }, `▲ ${fixed(one.high)}`) : fixed(one.high);
     const bar = el("progress", { max: 1, value: Math.max(0, one.value), "aria-label": `${fixed(one.value)} of 1` });
