@@ -196,7 +196,8 @@ def described(path: str) -> list[str]:
     named = _at(path)
     text = Text.of(named)
     call, typed = _called(path)
-    parts = [f"### `{path}`", *([f"`{call}`"] if call else []), text.words]
+    words = "\n".join(text.words.split("\n\n", maxsplit=1))
+    parts = [f"### `{path}`", f"`{call}`: {words}" if call else words]
     types = {key: _typed(one) for key, one in inspect.signature(named).parameters.items()} if typed else {}
     if "Args" in text.named:
         lines = [(f"`{key}`", *_code(types, key), cell(said)) for key, said in text.named["Args"].items()]

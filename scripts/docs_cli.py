@@ -65,7 +65,9 @@ def one(path: str, command: Any) -> Iterator[str]:
     spelled = [argument.metavar if argument.required else f"[{argument.metavar}]" for argument in arguments]
     yield f"### `{' '.join([path, *spelled])}`"
     told = inspect.cleandoc(command.help)
-    yield re.sub(r"^Examples:\n((?:\n`.*`\n?)+)", in_a_line, told, flags=re.MULTILINE).strip()
+    in_lines = re.sub(r"^Examples:\n((?:\n`.*`\n?)+)", in_a_line, told, flags=re.MULTILINE).strip()
+    summary, _, rest = re.sub(r"\n\n(Examples?: )", r" \1", in_lines).partition("\n\n")
+    yield f"{summary}\n{rest}".strip()
     if table := options(command):
         yield table
 

@@ -23,6 +23,8 @@ An unknown key is an error. All mistakes in a file are reported at once, each wi
 without a default may be left out unless the table says otherwise. A run keeps what it was begun with: if its data,
 model, optimizer or protection has changed, it refuses to go on. `limit`, `on_limit` and the address may change."""
 
+_HEAD = ("key", "type", "default", "meaning")
+
 _PARTS = {
     Gradient: '`gradient = { name = "matched", leak_auc = 0.6 }`: a name and one strength. See '
     "[the protections](ref-protections.md).",
@@ -33,31 +35,31 @@ _PARTS = {
 
 def settings() -> str:
     parts = [f"{HEAD}# Settings: `party.toml` and `contract.toml`", _SETTINGS]
-    parts += ["## `party.toml`", *file_keys(Party)]
-    parts += ["## `contract.toml` of one exchange", *file_keys(OneShotContract, but=("alignment",))]
+    parts += ["## `party.toml`", file_keys(Party)]
+    parts += ["## `contract.toml` of one exchange", file_keys(OneShotContract, but=("alignment",))]
     parts += ["`[alignment]` is that of split training, below.", "## `contract.toml` of split training"]
-    parts += file_keys(Contract)
+    parts += [file_keys(Contract)]
     for part, words in _PARTS.items():
-        parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, setting_keys(part)]
+        parts += [f"## {part.__name__}", inspect.getdoc(part).splitlines()[0], words, grid(_HEAD, setting_keys(part))]
         parts += ["Options, with the protection that each belongs to:", option_keys(part)]
     return "\n\n".join(parts) + "\n"
 
 
-def file_keys(file: type[File], but: Iterable[str] = ()) -> list[str]:
-    """The keys of a file that are no tables, and one heading for each of its tables but some, and for those in them."""
+def file_keys(file: type[File], but: Iterable[str] = ()) -> str:
+    """The keys of a file that are no tables, then those of each of its tables but some, and of those in them."""
     tables = tables_of(file)
-    parts = [setting_keys(file, but=tables)]
+    lines = setting_keys(file, but=tables)
     for key, one in tables.items():
         if key not in but:
             inner = tables_of(one)
-            parts += [f"### `[{key}]`", first_words(one), setting_keys(one, but=inner)]
+            lines += [(f"**`[{key}]`**", "", "", first_words(one)), *setting_keys(one, but=inner)]
             for name, table in inner.items():
-                parts += [f"### `[{key}] {name}`", first_words(table), setting_keys(table)]
-    return parts
+                lines += [(f"**`[{key}] {name}`**", "", "", first_words(table)), *setting_keys(table)]
+    return grid(_HEAD, lines)
 
 
 def first_words(described: type[Section]) -> str:
-    return inspect.getdoc(described).partition("Attributes:")[0].strip()
+    return cell(" ".join(inspect.getdoc(described).partition("Attributes:")[0].split()))
 
 
 def tables_of(described: type[Section]) -> dict[str, type[Section]]:
@@ -72,15 +74,14 @@ def table_of(described: type[Section], key: str) -> type[Section] | None:
     return found[0] if found and found[0] not in _PARTS else None
 
 
-def setting_keys(described: type[Section], but: Iterable[str] = ()) -> str:
+def setting_keys(described: type[Section], but: Iterable[str] = ()) -> list[tuple[str, ...]]:
     """Every key with its type, default and meaning; one without a meaning is an error."""
     schema, meanings = described.model_json_schema(), attributes(described)
-    lines = [
+    return [
         (f"`{key}`", toml_kind(field), setting_default(described, key), cell(meanings[key]))
         for key, field in schema["properties"].items()
         if key not in but
     ]
-    return grid(("key", "type", "default", "meaning"), lines)
 
 
 def option_keys(part: type[Gradient] | type[Embedding]) -> str:

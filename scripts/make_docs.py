@@ -52,13 +52,14 @@ def arguments(function: Callable[..., object]) -> str:
 
 
 def details(package: str, names: list[str]) -> str:
+    """What docstrings say beyond their first line, which is in the table, then the options."""
     parts = []
     for name in names:
-        function = getattr(importlib.import_module(f"{package}.{name}"), name)
-        text = inspect.getdoc(function).partition(">>>")[0]  # examples are tested where they stand
-        rest = text.partition("\n")[2].strip()  # the first line is in the table
-        if rest:
-            parts.append(f"### `{name}`\n\n```text\n{rest}\n```")
+        text = Text.of(getattr(importlib.import_module(f"{package}.{name}"), name))
+        options = [(f"`{key}`", cell(said)) for key, said in text.named.get("Args", {}).items()]
+        words = text.words.partition("\n\n")[2].strip()
+        told = [grid(("option", "meaning"), options)] if options else []
+        parts += [f"### `{name}`", *([words] if words else []), *told] if told or words else []
     return "\n\n".join(parts)
 
 

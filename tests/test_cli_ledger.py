@@ -67,6 +67,7 @@ def test_damage_and_no_ledger_are_told(folder, tmp_path):
     done = run("--folder", folder, "--check")
     assert isinstance(done.exception, StorageError)
     assert "damaged at byte" in str(done.exception)
+    (tmp_path / "nobody").mkdir()
     done = run("--folder", tmp_path / "nobody")
     assert isinstance(done.exception, UsageError)
     assert "has no ledger yet" in str(done.exception)

@@ -221,6 +221,20 @@ MISTAKES = {
     "unknown attack": (said("sweep --attacks nrom --out {place.root}/o"), ["--attacks nrom", "norm"]),
     "limit of a choice": (said("choose --limit 1.5"), ["--limit 1.5", "take one such as 0.6"]),
     "no sweep": (said("choose --from {place.root}/no.parquet"), ["there is no", "no.parquet"]),
+    "a limit in per cent": (said("choose --label-limit 60"), ["limit = 60", "as 0.6"]),
+    "half of a results file": (
+        written("data.parquet", b"PAR1", "choose --limit 0.6 --from {place.airline}/data.parquet"),
+        ["data.parquet can't be read", "sweep again"],
+    ),
+    "a page of nothing": (said("dashboard {place.root}/nowhere"), ["nowhere does not exist", "name the folder"]),
+    "ledger of nobody": (said("ledger {place.root}/nobody"), ["nobody is no folder", "--folder"]),
+    "scored before trained": (
+        said("predict {place.airline}/data.parquet --out {place.root}/s.csv --folder {place.airline}"), ["tacit train"],
+    ),
+    "scores without an ending": (
+        said("predict {place.airline}/data.parquet --out {place.root}/o --folder {place.airline}"),
+        ["--out", "has no ending", ".parquet or .csv"],
+    ),
     "unknown device": (said("days --device gpu"), ["no device 'gpu'", "auto, cpu, cuda"]),
     "no such file": (said("conformance {place.root}/mine.py --quick"), ["mine.py"]),
     # the command line itself

@@ -64,7 +64,7 @@ class IdReport:
         return found
 
     def __str__(self) -> str:
-        lines = [f"{self.source}: {self.kept} of {self.total} rows take part", *self.hints]
+        lines = [f"{self.source}: {self.kept:,} of {self.total:,} rows take part", *self.hints]
         return "\n  ".join(lines)
 
 

@@ -41,7 +41,7 @@ def tacit(
     ] = False,
     debug: Annotated[bool, flag(f"Show a traceback with every error; {DEBUG}=1 does the same.", "--debug")] = False,
 ) -> None:
-    """Split learning that attacks itself while it trains, and keeps the leak under a limit.
+    """Companies train one model on their joint data; none shows another a row, and what messages tell is limited.
 
     Begin with `tacit demo`, and with `tacit explain` for the docs. Every verb has --help with an example, --json and
     --quiet.

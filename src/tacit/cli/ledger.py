@@ -46,6 +46,8 @@ def ledger(
     from tacit.ledger.ledger import Ledger
 
     party = party_of(run, folder)
+    if not party.is_dir():
+        raise UsageError(f"{party} is no folder: say whose ledger with --folder")
     coins, shipped, predicted = _coins_of(party, check=check), _shipped_of(party), predicted_of(party)
     found: Summary | None = None
     checked: Checked | None = None
@@ -171,9 +173,9 @@ def _print_coins(told: dict[str, Any], *, quiet: bool) -> None:
         screen.print(f"  {charge['units']:>11,} {units}: AUC {charge['auc']:.4f}, odds {charge['odds']:.4g}")
     if told["checked"] is not None:
         checked = told["checked"]
+        releases = "1 release" if checked["releases"] == 1 else f"{checked['releases']:,} releases"
         screen.print(
-            f"Checked: all {checked['bits']:,} bits of {checked['releases']} releases are what the secret and the "
-            "frozen labels give."
+            f"Checked: all {checked['bits']:,} bits of {releases} are what the secret and the frozen labels give."
         )
 
 

@@ -47,7 +47,8 @@ def align(
         )  # fmt: skip
     told = {"run": found.run, "rows": found.count, "alignment": found.id}
     words = f"{found.count:,} rows are common to all parties of the run {found.run!r}"
-    tell(told, words, f"{words}; next: tacit train", as_json=as_json, quiet=quiet)
+    next_one = shlex.join(["tacit", "train", *(["--folder", str(path)] if path != Path() else [])])
+    tell(told, words, f"{words}; next: {next_one}", as_json=as_json, quiet=quiet)
 
 
 def train(  # typer reads each option from a parameter

@@ -41,7 +41,7 @@ def init(
     others, certificate = "feature parties" if role == "label" else "label party", str(path / f"{name}.crt")
     told = {"name": name, "role": role, "folder": str(path), "fingerprint": mark, "certificate": certificate}
     words = (
-        f"{name}: {path} is ready, with the role {role!r}.\n"
+        f"The {'label' if role == 'label' else 'feature'} party {name} is ready.\n"
         f"  {path / 'party.toml'}: settings of this party, to be filled in\n"
         f"  {certificate}: certificate, for the others\n"
         f"  {path / 'keys'}: private, never to leave this machine\n"

@@ -139,9 +139,9 @@ def parts_of(folder: Folder, where: Path) -> tuple[str, ...]:
         )
     if not (where / "alignment.json").exists():
         others = ", ".join(sorted(one.parent.name for one in where.parent.glob("*/alignment.json")))
+        back = f"; there is {others}: put the contract of the run back that you mean, or" if others else " yet: first"
         raise UsageError(
-            f"{folder.path} has no run {where.name!r}, which contract.toml names; there is: {others or 'none'}: put "
-            "the contract of the run back that you mean, or `tacit align` and `tacit train`"
+            f"{folder.path} has no run {where.name!r}, which contract.toml names{back} `tacit align` and `tacit train`"
         )
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")

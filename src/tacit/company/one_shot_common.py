@@ -47,6 +47,11 @@ class ExchangeTelling(Telling):
         self.status.update(state="training", part=what, done=done, total=total, at_once=begun)
         self.progress(what, done, total)
 
+    def limited(self, limit: float | None) -> None:
+        """Say what limit the owner has set, where there is one."""
+        if limit is not None:
+            self.status.update(limit=limit, at_once=True)
+
     def missing(self, peer: str) -> None:
         """Say whose embedding is still to come: it learns at home."""
         since = self._since.setdefault(peer, time.monotonic())

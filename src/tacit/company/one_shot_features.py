@@ -100,6 +100,7 @@ def train_features(
     contract, rows = folder.one_shot, aligned(folder)
     where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
+    telling.limited(folder.config.limit)
     with counted_book(folder, restored):
         pass  # it knows of everything that left
     go_on_predicting(folder, where, restored)

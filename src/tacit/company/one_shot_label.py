@@ -72,6 +72,7 @@ def train_label(
     contract = folder.one_shot
     where = folder.run_folder(contract)
     telling.part("preparing")
+    telling.limited(folder.config.limit)
     common.check_at_home(folder)
     answers = Answers.of(folder, restored)
     config = folder.config

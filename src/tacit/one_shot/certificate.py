@@ -14,7 +14,7 @@ from tacit.one_shot.sums import Sums
 NOT_COVERED = (
     "what a partner's own columns tell about labels: the bound is on what the messages add to that",
     "which rows are common, and that a row has been labelled by the time of the exchange: the alignment shows it",
-    "settings that were chosen by looking at labels and stand in the contract: classes, `rare`, the range of numbers",
+    "settings that were chosen by looking at labels and stand in the contract: classes, which is rare, a range",
     "decisions that others can watch, such as whom a company calls after it has scored its customers",
     "predictions of the private model that are shown to the partner: they void the certificate",
     'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'

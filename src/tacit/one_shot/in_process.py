@@ -330,7 +330,12 @@ def _read(audit: ReleaseAudit | None) -> list[str]:
         f"Decoders read {audit.numbers:.0%} of the numbers' variance and {audit.codes:.0%} of the codes; at worst "
         f"{audit.worst:.3f} of 1, of:"
     ]
-    for name, one in list(audit.columns().items())[:6]:
+    worst = list(audit.columns().items())[:6]
+    names = max((len(name) for name, _ in worst), default=0)
+    questions = max((len(one.question) for _, one in worst), default=0)
+    for name, one in worst:
         given = ", all other columns known" if one.given else ""
-        lines.append(f"  {name:<16.16} {one.question:<16.16} {one.read.value:.3f} [up to {one.read.high:.3f}]{given}")
+        lines.append(
+            f"  {name:<{names}}  {one.question:<{questions}}  {one.read.value:.3f} [up to {one.read.high:.3f}]{given}"
+        )
     return lines

@@ -202,12 +202,12 @@ class _Attack:
     def findings(self) -> Iterator[Finding]:
         """All figures."""
         for done, (rows, member) in enumerate(self.slices.items()):
-            self.tell("judging", done, len(self.slices))
+            self.tell("attacking what would leave", done, len(self.slices))
             check, judged = np.split(member, [len(self.drawn.check)])
             if judged.sum() < LEAST or (rows != "all" and judged.all()):
                 continue
             yield from self._asked(rows, check if check.sum() >= LEAST else np.ones_like(check), judged)
-        self.tell("judging", len(self.slices), len(self.slices))
+        self.tell("attacking what would leave", len(self.slices), len(self.slices))
 
     def _asked(self, rows: str, check: NDArray[np.bool_], judged: NDArray[np.bool_]) -> Iterator[Finding]:
         """Each question about some rows, answered by the decoder that is best on known rows of that kind."""
@@ -220,7 +220,7 @@ class _Attack:
 
     def given(self) -> Iterator[Finding]:
         """Each question with all other columns known: the best decoder with the embedding against the best without."""
-        told = partial(self.tell, "given the other columns")
+        told = partial(self.tell, "attacking with the other columns known")
         cut = min(GIVEN // 4, len(self.drawn.check))
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
         level = self.level

@@ -39,7 +39,8 @@ class Written:
 def check_out(path: Path) -> None:
     """Refuse a file of scores that can't be written, before anybody is asked for anything."""
     if path.suffix.lower() not in _SINKS:
-        raise UsageError(f"--out {path} ends with {path.suffix!r}: name a .parquet or .csv file")
+        ending = f"ends with {path.suffix!r}" if path.suffix else "has no ending"
+        raise UsageError(f"--out {path} {ending}: name a .parquet or .csv file")
     if path.exists():
         raise UsageError(f"--out {path} is there already: choose another name, or move it away")
     if not path.parent.is_dir():

@@ -27,7 +27,7 @@ _SPARK = 40
 _UTILITY = ("test_auc", "test_loss", "train_loss")  # what a model is first judged by
 _CARD = (
     "run", "party", "role", "state", "alive", "time", "turn", "turns", "epoch", "epochs", "journal_bytes", "alarms",
-    "mode", "peer", "certificate", "release",
+    "mode", "peer", "why", "certificate", "release",
 )  # fmt: skip
 
 
@@ -204,7 +204,8 @@ class RunReader:
         return round(epochs * (self.steps or 1))
 
     def _limit(self) -> float | None:
-        limit = self.decisions[-1]["limit"] if self.decisions else (self.report or {}).get("limit")
+        told = self.status if self.report is None else self.report
+        limit = self.decisions[-1]["limit"] if self.decisions else told.get("limit")
         return limit if isinstance(limit, int | float) else None
 
     def _limits(self) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ _ALWAYS = {"run": str, "party": str, "role": str, "state": str, "time": str}
 _SOMETIMES = {
     "turn": int, "turns": int, "steps": int, "epoch": int, "epochs": int, "history": list, "journal_bytes": int,
     "peer": str, "waiting_seconds": int, "why": str, "reason": str, "pid": int, "mode": str, "part": str, "done": int,
-    "total": int, "certificate": dict, "release": dict,
+    "total": int, "certificate": dict, "release": dict, "limit": float,
 }  # fmt: skip
 _TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"), ("part", "done", "total"))
 _LEFT = {"time": str, "what": str, "to": str, "rows": int, "bytes": int}

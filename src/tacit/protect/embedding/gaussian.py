@@ -100,7 +100,7 @@ def gaussian(std: float | None = None, snr: float | None = None, clip: float | N
     losses where they were measured (see `adversarial`): with std=1 the better decoder's error rises from 0.01 to 0.31
     of the mean image's, and test accuracy falls from 0.83 to 0.82.
 
-    One strength, in two spellings:
+    One strength, in two spellings: `std` or `snr`.
 
     Args:
         std: the noise's standard deviation.

@@ -143,7 +143,7 @@ def marvell(
 ) -> GradientProtection:
     """The noise of least sumKL for its power, under the model that both classes are isotropic Gaussians.
 
-    One strength, in four spellings:
+    One strength, in four spellings: `scale`, `sum_kl`, `detection_error` or `leak_auc`.
 
     Args:
         scale: spend a noise power of this times the squared distance of the class means (the papers' s).

@@ -261,7 +261,7 @@ def matched(
 ) -> GradientProtection:
     """One noise for both classes, and every row cut to where its label is hidden in it.
 
-    One strength, in two spellings:
+    One strength, in two spellings: `leak_auc` or `scale`.
 
     Args:
         leak_auc: the AUC with which the label of any row, whatever row it is, can be told from what the messages about

@@ -57,7 +57,7 @@ def _certificate(report: Report, certificate: Certified) -> Headline:
 def _release(report: Report, release: Released) -> Headline:
     stamp, tone = STAMPS[report.verdict]
     worst = release.columns[0] if release.columns else None
-    most = "nothing was asked" if worst is None else f"{worst.column!r}: {asked(worst.question)}"
+    most = "nothing, for nothing was asked" if worst is None else f"{worst.column!r}, {asked(worst.question)}"
     limit = {
         "held": f"The limit of {decimals(report.limit)} was held before anything left",
         "broken": f"The limit of {decimals(report.limit)} does not hold for what was sent",
@@ -69,7 +69,7 @@ def _release(report: Report, release: Released) -> Headline:
         f"The largest of {release.questions:,} figures counts, never a mean: one category that is given away is one "
         "too many. The limit is held against its upper end.",
     ]
-    verdict = f"{limit}: at most {decimals(release.worst)} was read of anything, by the upper end of {most}."
+    verdict = f"{limit}. At most {decimals(release.worst)} was read of anything: of {most}."
     return Headline(
         stamp, tone, verdict, tuple(meaning), Judged(value, low, release.worst),
         f"read of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}",

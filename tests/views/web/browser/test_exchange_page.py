@@ -48,10 +48,11 @@ def test_a_part_that_begins_is_shown_with_its_progress(airline, shows, visit):
 
 def test_a_party_that_stopped_says_why(folder, shows, visit):
     one = folder(party="airport", role="features", mode="one_shot", part="decoders", done=1, total=4)
-    one.status(state="stopped", reason="the limit of 0.6 does not hold in any form")
+    one.status(state="stopped", limit=0.6, reason="the limit of 0.6 does not hold in any form")
     page = opened(visit, shows, one)
+    expect(page.locator(".sentence")).to_contain_text("Nothing has left yet; the limit is 0.60.")
     expect(page.locator(".sentence")).to_contain_text("It has stopped: the limit of 0.6 does not hold in any form.")
-    expect(page.locator(".tiles")).to_contain_text("not told yet")
+    expect(page.locator(".tiles")).to_contain_text("0.60")
 
 
 def test_a_feature_party_has_no_figure_of_the_other_side(folder, shows, visit):
@@ -61,5 +62,5 @@ def test_a_feature_party_has_no_figure_of_the_other_side(folder, shows, visit):
     page = opened(visit, shows, one)
     expect(page.locator(".sentence")).to_contain_text("Decoders read 0.310 of what they read best")
     expect(page.locator("#timeline")).to_contain_text("<b>sending</b>")
-    expect(page.locator(".tiles")).to_contain_text("none here")
+    expect(page.locator(".tiles")).not_to_contain_text("private")
     expect(page.locator("#left")).to_contain_text("Nothing has left yet")

@@ -128,7 +128,7 @@ def test_the_matrix_is_sorted_by_a_click(run):
 def test_a_feature_party_has_shares_and_no_classes(home, visit):
     page = visit(home, f"#/run/{home.ids['airport / flights']}")
     expect(page.locator(".sentence")).to_contain_text("reads a share of 0.")
-    expect(page.locator(".sentence")).to_contain_text("It waits for the other side")
+    expect(page.locator(".sentence")).to_contain_text("It waits for airline: no answer yet.")
     expect(page.locator("#norms")).to_contain_text("this party has no labels")
     assert page.evaluate("document.getElementById('leak').chart.drawn.scales.y.min") == 0
 

@@ -70,13 +70,12 @@ function run(parts, card) {
   const share = known(turn) && turns > 0 ? Math.min(turn / turns, 1) : 0;
   bar(parts.done, card.state === "finished" ? 1 : share);
   say(parts.far, progress(card) || "not begun");
-  const judged = card.mode !== "one_shot" || card.verdict; // an exchange tells its limit with its report
-  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : judged ? "no limit" : "limit not told yet";
+  const bound = known(card.limit) ? `limit ${limit(card.limit)}` : "no limit";
   const title = figured(card);
   const leak = card.worst ? [title, card.worst.value, bound] : [title, null, bound];
   renew(parts.leak, leak, () => [
     el("span", {}, `${title} `),
-    el("b", {}, card.worst ? fixed(card.worst.value) : "not measured"),
+    el("b", {}, card.worst ? fixed(card.worst.value) : card.mode === "one_shot" ? "none yet" : "not measured"),
     el("span", { class: "bound" }, ` · ${bound}`),
   ]);
   parts.scale.draw(card);

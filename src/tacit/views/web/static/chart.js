@@ -102,6 +102,7 @@ export class Chart {
     return {
       width: Math.max(this.plot.clientWidth, 100),
       height,
+      ...(across === "time" ? { padding: [null, 28, null, null] } : {}), // half of a time of day
       legend: { show: false },
       scales: {
         x: { time: across === "time", range: () => this.window },

@@ -76,9 +76,9 @@ function hero(view, detail) {
     ? [["odds, at most", fixed(certificate.odds)], ["AUC over all exchanges", fixed(certificate.total_auc)], ["labels sent", count(certificate.rows)]]
     : [["numbers a row", count(release?.width)], ["ranks of each", count(release?.ranks)], ["noise", release ? (release.noise ? `${release.noise} of a deviation` : "none") : "–"]];
   const tiles = [
-    ["limit", known(detail.limit) ? limit(detail.limit) : detail.verdict ? "none" : "not told yet"],
+    ["limit", known(detail.limit) ? limit(detail.limit) : "none"],
     ...own,
-    [detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none here"],
+    ...(detail.role === "label" ? [[detail.utility ? `${spelled(detail.utility.name)}, private` : "private figure", detail.utility ? fixed(detail.utility.value) : "none yet"]] : []),
     [progress({ ...detail, seconds_left: null }) || "progress", detail.state === "finished" ? "100%" : detail.doing?.total > 0 ? `${Math.floor((100 * detail.doing.done) / detail.doing.total)}%` : "–"],
     ["this part still takes", moves(detail) ? duration(detail.seconds_left) : "–"],
     ["left this house", bytes(detail.left_bytes ?? 0)],
@@ -102,7 +102,8 @@ function timeline(rows) {
     const times = one.spans.length > 1 ? `, ${one.spans.length} times` : "";
     return row(heads, [one.part, svg("svg", { class: "track", width: "100%", height: 14, role: "img", "aria-label": `from ${brief(one.spans[0][0])}${times}` }, bars), took < 1 ? "under 1 s" : duration(took)]);
   });
-  const words = `From ${clock(from)} to ${clock(to)}. Light bars are waiting or standing still.`;
+  const still = rows.some((one) => one.still) ? " Light bars are waiting or standing still." : "";
+  const words = `From ${clock(from)} to ${clock(to)}.${still}`;
   return [el("p", { class: "told" }, words), table("Parts of the exchange over time", heads, lines, "stack parts")];
 }
 
@@ -153,11 +154,11 @@ function charges(told) {
 
 function columns(exchange, bound) {
   if (!exchange.columns?.length) return [empty("They stand here when the report is made, at the end of the training.")];
-  const heads = [["Column"], ["What was asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
+  const heads = [["Column"], ["Asked"], ["Read", "n"], ["At most", "n"], ["From 0 to 1"], ["By what, of which rows"]];
   const rows = exchange.columns.map((one) => {
     const high = known(bound) && one.high > bound ? el("b", { class: "alarm" }, `▲ ${fixed(one.high)}`) : fixed(one.high);
     const bar = el("progress", { max: 1, value: Math.max(0, one.value), "aria-label": `${fixed(one.value)} of 1` });
-    const rows_ = `${one.decoder}, ${count(one.members)} of ${one.rows} rows${one.given ? ", all other columns known" : ""}`;
+    const rows_ = `${one.decoder}, ${count(one.members)} among ${one.rows === "train" ? "training" : one.rows} rows${one.given ? ", all other columns known" : ""}`;
     return row(heads, [one.column, one.question, fixed(one.value), high, bar, rows_]);
   });
   const tried = (exchange.tried ?? []).map((one, place, all) => el("li", {}, place === all.length - 1 ? `${one}: this one was sent` : one));

@@ -34,7 +34,7 @@ function build(view, root) {
   view.said = el("p", { class: "told reading", "aria-hidden": "true" });
   for (const part of ["list", "matrix", "about", "problems"]) view[part] = el("div", {});
   const both = el("div", { class: "trade" }, el("div", {}, view.plot.node, view.said, view.key), view.list);
-  const hint = el("p", { class: "told" }, "Down and to the right is better: less leak, a better model. The line joins the settings that no other beats in both; bars are 95% intervals. A click on a point, or Enter, opens its curves; the list beside it has the same points.");
+  const hint = el("p", { class: "told" }, "Down and to the right is better: less leak, a better model. The line joins the settings that no other beats in both; bars are 95% intervals. A click on a point, or Enter, opens its curves; the list has the same points.");
   put(
     root,
     el("div", { class: "finding" }, view.eyebrow, view.title, view.states, view.sentence, view.problems),

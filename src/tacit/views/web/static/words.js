@@ -88,7 +88,7 @@ function doing(detail) {
   if (now.word === "Stopped" && detail.reason) return `It has stopped: ${detail.reason}.`;
   if (now.word === "Paused") return `It is paused${reason}.`;
   if (now.word === "Its process is gone") return "Its process is gone; started again with tacit train, it goes on where it stopped.";
-  if (now.word === "Waiting") return `It waits for the other side${reason}.`;
+  if (now.word === "Waiting") return `It waits for ${detail.peer ?? "the other side"}${detail.why ? `: ${detail.why}` : ""}.`;
   if (now.word === "Training") {
     const left = known(detail.seconds_left) ? `, about ${duration(detail.seconds_left)} left` : "";
     return `Training goes on${left}.`;
@@ -114,7 +114,7 @@ export function exchanged(detail) {
   const { worst } = detail;
   const bound = known(detail.limit) ? `; the limit is ${limit(detail.limit)}` : "";
   const label = detail.role === "label";
-  const none = label ? "Nothing is certified yet" : "Nothing has been attacked yet";
+  const none = detail.left_bytes > 0 ? "What left has no certificate yet: it comes with the last embedding" : "Nothing has left yet";
   const said = label ? `Nobody tells two labels apart with an AUC above ${fixed(worst?.value)}, whatever they compute` : `Decoders read ${fixed(worst?.value)} of what they read best`;
   return `${worst ? said : none}${bound}. ${doing(detail)}`;
 }
