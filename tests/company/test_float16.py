@@ -11,6 +11,7 @@ from tacit.contracts import Message
 from tacit.cut.float16 import scaled, unscaled
 from tacit.errors import ProtocolError
 from tacit.wire.codec import Assembler, encode
+from tacit.wire.record import RecordedRun
 
 BATCH, WIDTH = 16, 4
 
@@ -49,8 +50,9 @@ def test_both_record_the_bits_that_left(companies):
     companies = [agreed(company) for company in companies]
     with ThreadPoolExecutor(2) as both:
         list(both.map(Folder.align, companies, timeout=120))
-        airline, airport = both.map(Folder.train, companies, timeout=120)
-    ours, theirs = airline.transcript.batches(), airport.transcript.batches()
+        list(both.map(Folder.train, companies, timeout=120))
+    runs = [company.run_folder(company.contract) for company in companies]
+    ours, theirs = (RecordedRun.open(run / "transcript").batches() for run in runs)
     order = [[step.tolist() for step in kept.view.rows] for kept in (ours, theirs)]
     common = [(order[0].index(rows), order[1].index(rows)) for rows in order[0] if rows in order[1]]
     assert common, "both keep all batches of a run so short"

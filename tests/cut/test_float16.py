@@ -18,11 +18,11 @@ from tacit.cut.label_party import LabelParty, alike
 from tacit.cut.session import LARGEST
 from tacit.cut.simulate import pair, simulate
 from tacit.errors import TensorError
-from tacit.models import mlp
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.gradient.matched import matched
 from tacit.protect.gradient.none import none
 from tacit.wire.record import Recorder
+from tests.plain_network import mlp
 
 ROWS, INPUTS, WIDTH, BATCH, SEED = 96, 5, 6, 16, 4
 TINY = 2.0**-149  # the smallest float32

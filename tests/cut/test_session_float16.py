@@ -6,9 +6,9 @@ import torch
 from tacit.contracts import Message
 from tacit.cut.simulate import simulate
 from tacit.errors import ProtocolError, RefusedError
-from tacit.models import mlp
 from tacit.protect.gradient.none import none
 from tacit.wire.exactly_once import AskingChannel
+from tests.plain_network import mlp
 
 
 def same(one, two):

@@ -7,7 +7,7 @@ import pytest
 
 from tacit.company import seals
 from tacit.company.folder import create
-from tacit.company.run_files import PREDICTIONS
+from tacit.company.run_files import PREDICTIONS, SERVING
 from tacit.config import Party
 from tacit.errors import RefusedError, StorageError, UsageError
 from tacit.one_shot.shipments import Shipment, Shipments
@@ -15,6 +15,8 @@ from tacit.serve.account import Account, Marks
 from tacit.serve.answering import Rate
 from tacit.serve.online import Metrics
 from tacit.serve.partners import Cache
+from tacit.serve.traffic import Traffic, reported
+from tacit.views.status import read_service
 
 
 class Clock:
@@ -154,6 +156,33 @@ def test_metrics_are_as_prometheus_reads_them():
     assert "# TYPE c_seconds histogram" in text
     line = re.compile(r"# (HELP|TYPE) \w+ .+|[a-z_]+(\{[^{}]+\})? [0-9.e+-]+")
     assert all(line.fullmatch(one) for one in text.splitlines())
+
+
+def test_how_a_service_is_doing_stands_in_its_folder_while_it_serves_and_after(tmp_path):
+    metrics = Metrics({}, dict)
+    for number in range(100):
+        metrics.took("tacit_serve_request_seconds", (1 + number) / 1000)
+    metrics.count("tacit_serve_rows_total", 97, basis="joint")
+    metrics.count("tacit_serve_rows_total", 3, basis="fallback")
+    folders = [tmp_path / "one", tmp_path / "other"]
+    with reported(lambda: folders, Traffic("label", metrics, lambda: {"connected": {"airport": True}})):
+        told = read_service(folders[1])
+        assert told["alive"]
+        assert told["rows"] == {"joint": 97, "fallback": 3}
+        assert told["lately"] == {"answers": 100, "median_ms": 51.0, "p99_ms": 100.0}
+        assert [one["answers"] for one in told["minutes"]] == [100]
+    ended = read_service(folders[0])
+    assert (ended["state"], ended["alive"]) == ("stopped", False)
+    (folders[0] / SERVING).write_text('{"state": "serving"}')
+    assert read_service(folders[0]) is None
+    assert read_service(tmp_path) is None
+
+
+def test_a_disk_that_takes_nothing_does_not_stop_a_service(tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    with reported(lambda: [tmp_path / "file"], Traffic("features", Metrics({}, dict), dict)):
+        pass
+    assert (tmp_path / "file").read_text() == "no folder"
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ def choose(
     from tacit.lab.choosing import check_limit
     from tacit.lab.drawing import draw_sweep
 
-    check_limit(limit)
+    check_limit(limit, "--limit")
     done, target = _found(asked, source, out, quiet=quiet)
     found, choice = done.points(), done.best(limit, quick=asked.quick)
     make_folder(target)

@@ -162,10 +162,10 @@ def _judged(every: Sequence[Point], *, quick: bool) -> list[Point]:
     return found
 
 
-def check_limit(limit: float) -> None:
+def check_limit(limit: float, name: str = "limit =") -> None:
     """Refuse what is no limit on a leak AUC."""
     if not 0.5 < limit < 1:
-        raise UsageError(f"limit = {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
+        raise UsageError(f"{name} {limit}: a leak AUC lies between 0.5, a coin flip, and 1; take one such as 0.6")
 
 
 def _point(rows: list[Mapping[str, Any]], columns: Sequence[str]) -> Point:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -99,13 +100,21 @@ class Answering:
         return len(self._known.ids)
 
     def _gauges(self) -> dict[tuple[str, str], float]:
-        settings = self._settings
+        facts = self.facts()
         return {
             ("tacit_serve_connected", ""): float(self.connected),
             ("tacit_serve_rows_known", ""): self.known,
-            ("tacit_serve_budget_rows_left", ""): settings.rows_in_all - self._account.rows,
-            ("tacit_serve_budget_different_rows_left", ""): settings.different_rows - len(self._marks),
+            ("tacit_serve_budget_rows_left", ""): facts["rows_left"],
+            ("tacit_serve_budget_different_rows_left", ""): facts["different_rows_left"],
         }
+
+    def facts(self) -> dict[str, Any]:
+        """Whether the label party is connected, and how many rows may still be asked for; for the live page."""
+        left = {
+            "rows_left": self._settings.rows_in_all - self._account.rows,
+            "different_rows_left": self._settings.different_rows - len(self._marks),
+        }
+        return {"connected": {self._peer: self.connected}, "known": self.known, **left}
 
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""

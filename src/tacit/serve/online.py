@@ -19,7 +19,7 @@ import json
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -35,6 +35,7 @@ ROWS = 4096
 Log = Callable[..., None]
 """Told what happened, in a word, and more about it by name; never an id."""
 
+_LATEST = 20_000  # answers whose times are known one by one
 _CONTROLS = dict.fromkeys(("hello", "refusal"), CONTROL)
 
 
@@ -95,6 +96,7 @@ class Metrics:
     def __init__(self, about: Mapping[str, str], gauges: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         self._about, self._gauges = about, gauges
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._latest: deque[tuple[float, float]] = deque(maxlen=_LATEST)  # when an answer was given, and its seconds
         self._lock = threading.Lock()
         self._began = time.time()
 
@@ -106,11 +108,24 @@ class Metrics:
     def took(self, name: str, seconds: float) -> None:
         """Add to a histogram of seconds."""
         with self._lock:
+            self._latest.append((time.monotonic(), seconds))
             for bucket in self.BUCKETS:
                 self._counts[f"{name}_bucket", _labels({"le": f"{bucket:g}"})] += seconds <= bucket
             self._counts[f"{name}_bucket", _labels({"le": "+Inf"})] += 1
             self._counts[f"{name}_count", ""] += 1
             self._counts[f"{name}_sum", ""] += seconds  # type: ignore[assignment]
+
+    def lately(self, seconds: float) -> list[float]:
+        """How long answers of the last so many seconds took, the latest of them where there were very many."""
+        since = time.monotonic() - seconds
+        with self._lock:
+            return [took for when, took in self._latest if when >= since]
+
+    def by(self, name: str) -> dict[str, int]:
+        """A counter by its one label."""
+        with self._lock:
+            found = [(labels, value) for (key, labels), value in self._counts.items() if key == name]
+        return {labels.split('"')[1]: int(value) for labels, value in found}
 
     def text(self) -> str:
         """All of them, in the form that Prometheus reads."""

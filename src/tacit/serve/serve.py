@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from tacit.serve.listening import http_server, is_loopback, listen
 from tacit.serve.live import LiveModel
 from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
 from tacit.serve.rows import open_rows
+from tacit.serve.traffic import Traffic, reported
 
 TOKEN = "TACIT_SERVE_TOKEN"
 """The variable that holds the token which requests need."""
@@ -123,6 +125,10 @@ class LabelService:
             for name, partner in model.partners.items()
         }
 
+    def _facts(self) -> dict[str, Any]:
+        there = [(name, partner.link is not None) for model in self._models for name, partner in model.partners.items()]
+        return {"connected": {name: all(found for one, found in there if one == name) for name, _ in there}}
+
     async def run(self, taken: socket.socket, token: str | None, told: Told) -> None:
         """Answer at this socket until the service is stopped."""
         await self._begin(self._load())
@@ -132,7 +138,10 @@ class LabelService:
         loop = asyncio.get_running_loop()
         try:
             # uvicorn ends by signals itself, and hands them on when it is done
-            with _signals(lambda: None, lambda: loop.call_soon_threadsafe(self._again)):
+            with (
+                _signals(lambda: None, lambda: loop.call_soon_threadsafe(self._again)),
+                reported(lambda: [where for _, where, _ in self._served], Traffic("label", self._metrics, self._facts)),
+            ):
                 await server.serve(sockets=[taken])
             async with self._reloading:
                 for model in self._models:
@@ -195,6 +204,7 @@ def _serve_features(folder: Folder, where: Path, half: Embedder, http: str | Non
             stack.enter_context(_watched(answering, taken, log))
             told(_address(taken))
         stack.enter_context(_signals(service.over.set, answering.again.set))
+        stack.enter_context(reported(lambda: [where], Traffic("features", answering.metrics, answering.facts)))
         service.run()
     log("stopped")
 

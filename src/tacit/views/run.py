@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tacit.company import seals
+from tacit.company.run_files import SERVING
 from tacit.errors import DataError, TacitError
 from tacit.views.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.views.finding import Place, marks
@@ -17,9 +18,9 @@ from tacit.views.ledger import LedgerGlance
 from tacit.views.pacing import Line, pace_of, rate_now
 from tacit.views.report.rendering import read as read_report
 from tacit.views.series import Cells, Group, NormsOverTime, Series, by_protection, finite
-from tacit.views.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, Tail, alive, read_all
+from tacit.views.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, Tail, alive, read_all, read_service
 
-_FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, REPORT)
+_FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, SERVING, REPORT)
 _EVENTS = 1000
 _LARGEST = 2**53  # no count of ours is larger, and no larger one is a figure to draw
 _LATELY = 16  # looks of which the worst attack now is told
@@ -131,6 +132,7 @@ class RunReader:
             "decisions": decided, "pace": pace, "norms": self.norms.shown(),
             "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
             "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
+            "serving": read_service(self.place.path),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
         }  # fmt: skip
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.company import seals
+from tacit.company.run_files import SERVING
 from tacit.errors import StorageError, UsageError
 
 STATUS, LIVE, GATE, PACE, REPORT = "status.json", "live.jsonl", "gate.jsonl", "pace.jsonl", "report.json"
@@ -23,6 +24,10 @@ _SOMETIMES = {
     "total": int, "certificate": dict, "release": dict, "limit": float,
 }  # fmt: skip
 _TOGETHER = (("turn", "turns", "epoch", "epochs"), ("why", "peer", "waiting_seconds"), ("part", "done", "total"))
+_SERVING = {
+    "state": str, "role": str, "since": str, "time": str, "lately": dict, "rows": dict, "connected": dict,
+    "minutes": list,
+}  # fmt: skip
 _LEFT = {"time": str, "what": str, "to": str, "rows": int, "bytes": int}
 
 
@@ -71,6 +76,17 @@ def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[d
         decisions = []
         problems.append(str(error))
     return {**status, "alive": alive(status.get("pid")), "problems": problems}, events, decisions
+
+
+def read_service(folder: Path) -> dict[str, Any] | None:
+    """How the service of a run is doing, or was when it ended; None where there was none, or its file says nothing."""
+    try:
+        told = json.loads((folder / SERVING).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or any(type(told.get(name)) is not kind for name, kind in _SERVING.items()):
+        return None
+    return {**told, "alive": told["state"] == "serving" and alive(told.get("pid"))}
 
 
 def alive(pid: Any) -> bool:

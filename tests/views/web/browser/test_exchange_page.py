@@ -1,5 +1,8 @@
 """The page of a training in one exchange, in a real browser: parts in time, what left, nothing of split training."""
 
+import json
+import os
+
 import pytest
 from playwright.sync_api import expect
 
@@ -64,3 +67,22 @@ def test_a_feature_party_has_no_figure_of_the_other_side(folder, shows, visit):
     expect(page.locator("#timeline")).to_contain_text("<b>sending</b>")
     expect(page.locator(".tiles")).not_to_contain_text("private")
     expect(page.locator("#left")).to_contain_text("Nothing has left yet")
+
+
+def test_a_model_that_serves_shows_its_traffic_and_its_times(airline, shows, visit):
+    page = opened(visit, shows, airline)
+    expect(page.locator("#serving")).to_be_hidden()
+    lately = {"answers": 1234, "median_ms": 1.72, "p99_ms": 3.3}
+    told = {
+        "state": "serving", "pid": os.getpid(), "role": "label", "since": "2026-03-14T09:26:53+00:00",
+        "time": "2026-03-14T09:36:53+00:00", "lately": lately, "rows": {"joint": 5000, "fallback": 12, "none": 0},
+        "minutes": [{"minute": "2026-03-14T09:36", **lately}], "connected": {"airport": False},
+    }  # fmt: skip
+    (airline.path / "serving.json").write_text(json.dumps(told))
+    expect(page.locator("#serving")).to_contain_text("airport is not connected")
+    expect(page.locator("#serving")).to_contain_text("1,234")
+    expect(page.locator("#serving")).to_contain_text("3.3 ms")
+    expect(page.locator("#serving")).to_contain_text("by the fallback")
+    expect(page.locator("#serving tbody tr")).to_have_count(1)
+    (airline.path / "serving.json").write_text(json.dumps(told | {"state": "stopped"}))
+    expect(page.locator("#serving")).to_contain_text("Stopped")

@@ -6,7 +6,7 @@ import { coded, el, empty, mark, put, renew, say, section, svg } from "./dom.js"
 import { ago, brief, bytes, clock, count, duration, fixed, known, limit, spelled } from "./format.js";
 import { scale } from "./pictures.js";
 import { links } from "./run.js";
-import { events, row, table } from "./tables.js";
+import { events, row, serving, table } from "./tables.js";
 import { exchanged, figured, moves, over, progress, state, verdict } from "./words.js";
 
 /** Open the page of a run whose detail is at hand. */
@@ -25,7 +25,7 @@ export function open(root, first, told) {
 function build(root, detail) {
   const view = { title: el("h1", { tabindex: "-1" }), tiles: el("dl", { class: "tiles" }) };
   for (const name of ["eyebrow", "states", "sentence", "report", "figure", "under"]) view[name] = el("p", { class: name });
-  for (const name of ["timeline", "left", "bound", "figures", "log"]) view[name] = el("div", {});
+  for (const name of ["timeline", "left", "bound", "figures", "served", "log"]) view[name] = el("div", {});
   view.problems = el("ul", { class: "problems" });
   view.scale = scale({ worst: null, limit: null, measure: detail.measure }, { height: 26, ends: true });
   const hero = el("div", { class: "hero" }, el("div", {}, view.figure, view.under), el("div", {}, view.scale, view.tiles));
@@ -37,6 +37,7 @@ function build(root, detail) {
     section("timeline", "The exchange", view.timeline),
     el("div", { class: "pair" }, section("left", "What left this house", view.left), section("figures", "Figures", view.figures)),
     section("bound", label ? "Certificate" : "Column by column", view.bound),
+    (view.serving = section("serving", "Serving", view.served)),
     section("events", "Events", view.log),
   );
   return view;
@@ -61,6 +62,8 @@ function show(view, detail, told) {
   renew(view.left, exchange.left, () => left(exchange.left));
   renew(view.figures, [exchange.figures, detail.history], () => figures(exchange.figures));
   renew(view.bound, [exchange, detail.limit], () => (detail.role === "label" ? certificate(exchange.certificate) : columns(exchange, detail.limit)));
+  view.serving.hidden = !detail.serving;
+  renew(view.served, detail.serving, () => (detail.serving ? serving(detail.serving) : []));
   const rest = (detail.events ?? []).filter((one) => !["part", "left"].includes(one.event));
   renew(view.log, rest, () => events({ events: rest }));
 }

@@ -1,7 +1,7 @@
-// What a run has written down, as tables: decisions, events, the ledger.
+// What a run has written down, as tables: decisions, events, the ledger, how it serves.
 
 import { el, empty, scrolled } from "./dom.js";
-import { clock, count, fixed, known, limit, many } from "./format.js";
+import { ago, clock, count, fixed, known, limit, many } from "./format.js";
 
 export function table(label, heads, rows, kind = "stack") {
   const head = el("tr", {}, heads.map(([word, of]) => el("th", { scope: "col", class: of ?? null }, word)));
@@ -74,4 +74,31 @@ function visits(found) {
   const heads = [["Visits", "n"], ["Examples", "n"], ["As a bar"]];
   const rows = shown.map(([times, value]) => row(heads, [count(Number(times)), count(value), el("progress", { max: most, value, "aria-label": many(value, "example") })]));
   return table("Examples by how often each was visited", heads, rows, "key");
+}
+
+const ROWS = { joint: "rows scored with the partner", fallback: "by the fallback", none: "without a score", yes: "rows known here", no: "rows not known here" };
+const milliseconds = (value) => (known(value) ? `${fixed(value, 1)} ms` : "–");
+
+/** How the model is served: traffic and times of the last minute, and minute by minute. */
+export function serving(found) {
+  const { lately } = found;
+  const partners = Object.entries(found.connected).map(([name, there]) => `${name} is ${there ? "" : "not "}connected`).join(", ");
+  const state = found.alive ? `Serving since ${clock(found.since)}` : found.state === "stopped" ? `Stopped ${ago(found.time)}` : `Its process is gone; it was last heard of ${ago(found.time)}`;
+  const tiles = [
+    [found.alive ? "answers in the last minute" : "answers in its last minute", count(lately.answers)],
+    ["half of them within", milliseconds(lately.median_ms)],
+    ["99 of 100 within", milliseconds(lately.p99_ms)],
+    ...Object.entries(found.rows).map(([name, value]) => [ROWS[name] ?? name, count(value)]),
+    ...(known(found.rows_left) ? [["rows that may still be asked for", count(found.rows_left)], ["different ones", count(found.different_rows_left)]] : []),
+  ];
+  const minutes = [...found.minutes].reverse().filter((one) => one.answers);
+  const most = Math.max(1, ...minutes.map((one) => one.answers));
+  const heads = [["Minute"], ["Answers", "n"], ["As a bar"], ["Half within", "n"], ["99 of 100 within", "n"]];
+  const rows = minutes.map((one) => row(heads, [clock(`${one.minute}:00Z`), count(one.answers), el("progress", { max: most, value: one.answers, "aria-label": many(one.answers, "answer") }), milliseconds(one.median_ms), milliseconds(one.p99_ms)]));
+  return [
+    el("p", { class: "told" }, `${state}${found.alive ? `; ${partners}` : ""}.`),
+    el("dl", { class: "tiles" }, tiles.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+    el("h3", {}, "Minute by minute"),
+    rows.length ? table("Answers by minute", heads, rows) : empty("Nothing was asked for in the last half hour."),
+  ];
 }
