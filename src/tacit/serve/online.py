@@ -115,6 +115,12 @@ class Metrics:
             self._counts[f"{name}_count", ""] += 1
             self._counts[f"{name}_sum", ""] += seconds  # type: ignore[assignment]
 
+    @property
+    def answers(self) -> int:
+        """That were given in all."""
+        with self._lock:
+            return int(sum(value for (name, _), value in self._counts.items() if name.endswith("_seconds_count")))
+
     def lately(self, seconds: float) -> list[float]:
         """How long answers of the last so many seconds took, the latest of them where there were very many."""
         since = time.monotonic() - seconds

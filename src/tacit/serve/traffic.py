@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from tacit.errors import StorageError
 from tacit.serve.online import Metrics
 
 _EVERY = 2.0  # seconds
+_MINUTE = 60.0  # seconds
 _MINUTES = 30  # that are told one by one
 
 Facts = Callable[[], dict[str, Any]]
@@ -31,11 +33,15 @@ class Traffic:
     def __init__(self, role: str, metrics: Metrics, facts: Facts) -> None:
         self._role, self._metrics, self._facts, self._began = role, metrics, facts, now()
         self._minutes: deque[dict[str, Any]] = deque(maxlen=_MINUTES)
+        self._answers: deque[tuple[float, int]] = deque([(0.0, 0)])  # when there were how many in all
 
     def told(self, state: str) -> dict[str, Any]:
         """For the file."""
-        times = self._metrics.lately(60.0)
-        lately = {"answers": len(times), **_quantiles(times)}
+        at, answers = time.monotonic(), self._metrics.answers
+        while len(self._answers) > 1 and self._answers[1][0] <= at - _MINUTE:
+            self._answers.popleft()
+        self._answers.append((at, answers))
+        lately = {"answers": answers - self._answers[0][1], **_quantiles(self._metrics.lately(_MINUTE))}
         minute = now()[:16]
         if self._minutes and self._minutes[-1]["minute"] == minute:
             self._minutes.pop()
