@@ -290,7 +290,7 @@ AFTER = {
     "the wrong folder": (lambda w: f"predict x.csv --out o.csv --folder {w}", ["no party's folder", "--folder"]),
     "the contract of another run": (
         changed("airline/contract.toml", '"small"', '"other"'),
-        ["no run 'other'", "there is: small", "put the contract"],
+        ["no run 'other'", "there is small", "put the contract"],
     ),
     "another limit under a run": (
         changed("airline/party.toml", "limit = 0.75", "limit = 0.6", TRAIN),

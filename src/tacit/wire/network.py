@@ -89,8 +89,10 @@ class Server:
             return
         self._over = True
         self._arrivals.close()
-        self._wake.send(b"x")
+        with suppress(OSError):  # the door's thread may have seen it by itself, and be gone
+            self._wake.send(b"x")
         self._door.join()
+        self._wake.close()
         for link in list(self._links):  # nobody makes another one now
             link.close()
 
@@ -110,7 +112,7 @@ class Server:
         for stranger in list(self._strangers):
             self._drop(stranger)
         self._selector.close()
-        for one in (self._listener, self._woken, self._wake):
+        for one in (self._listener, self._woken):
             one.close()
 
     def _open(self) -> None:
