@@ -1,5 +1,7 @@
 """What must be the same whenever a run goes on: each thing under its own name, whoever made the party."""
 
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 import torch
@@ -126,6 +128,31 @@ def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
     with pytest.raises(UsageError, match=r"what party.toml promises is max_norm\(\), and there is no max_norm"):
         guard(airline, own_party())
     guard(airline, own_party(protect=tacit.max_norm()))
+
+
+def test_a_class_of_another_file_is_not_the_protection_that_it_says_it_is(companies):
+    airline, _ = companies
+    store(airline.run_folder(airline.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    contract = (airline.path / "contract.toml").read_text()
+    least = 'minimum.gradient = { name = "marvell", scale = 4.0 }'
+    (airline.path / "contract.toml").write_text(contract.replace('minimum.gradient.name = "none"', least))
+    real = tacit.marvell(scale=4.0)
+
+    class Lenient(type(real)):
+        def draw(self, batch, state, source):
+            drawn = super().draw(batch, state, source)
+            return replace(drawn, noise=torch.zeros_like(drawn.noise))
+
+    class Bare(type(tacit.none())):
+        event = real.event
+
+    bent = Lenient(**{field.name: getattr(real, field.name) for field in fields(real)})
+    bent.__dict__["event"] = real.event
+    for protect in (bent, Bare(), tacit.chain(tacit.clip(1.0), bent)):
+        with pytest.raises(UsageError, match=r"minimum is marvell\(scale=4\), and there is no marvell"):
+            guard(airline, own_party(protect=protect))
+    for protect in (real, tacit.chain(tacit.clip(1.0), real)):
+        guard(airline, own_party(protect=protect))
 
 
 def test_other_targets_are_other_targets(ready):

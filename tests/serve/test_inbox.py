@@ -61,6 +61,23 @@ def test_what_the_disk_has_not_for_sure_does_not_count(path):
     assert Inbox(path, 34, WIDTH).have == 0
 
 
+@pytest.mark.parametrize("torn", [b"", bytes(20), b"\xff" * 20, b"-0000000000000000001"])
+def test_where_it_is_not_readable_what_the_disk_has_everything_is_asked_for_again(path, torn):
+    rows, some = messages(34)
+    inbox = Inbox(path, 34, WIDTH)
+    with inbox.taking():
+        inbox.take(0, some[0])
+    path.with_name("airport.bin.sure").write_bytes(torn)
+    again = Inbox(path, 34, WIDTH)
+    assert again.have == 0
+    with again.taking():
+        for step, part in enumerate(some):
+            again.take(step, part)
+    last = Inbox(path, 34, WIDTH)
+    assert last.whole
+    assert np.array_equal(last.read(), rows)
+
+
 def test_now_and_then_it_is_written_down_what_the_disk_has(path, monkeypatch):
     monkeypatch.setattr(job, "_PAUSE", -1.0)
     _, some = messages(34)

@@ -26,6 +26,7 @@ from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LOSSES, LabelParty
 from tacit.cut.session import LabelSession
 from tacit.errors import LimitError, RefusedError, UsageError
+from tacit.protect import gradient as protections
 from tacit.protect.facts import options_of
 from tacit.protect.gradient import Chain, protection
 from tacit.wire.exactly_once import AnsweringChannel, Tally
@@ -179,7 +180,8 @@ def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:
     half = Half("label", (), 0, cuts_of(contract, contract.feature_parties), logits)
     try_out(own.top, half, own.features, own.labels.device)
     links = own.protect.links if isinstance(own.protect, Chain) else [own.protect]  # of a chain, one must reach it
-    events = [link.event for link in links if hasattr(link, "event")]
+    ours = [link for link in links if type(link).__module__.startswith(f"{protections.__name__}.")]
+    events = [link.event for link in ours if hasattr(link, "event")]  # others' classes may say what they like
     protected = [(event.mechanism, options_of(event)) for event in events]
     meets([contract.minimum.gradient], protected, epochs=contract.epochs)
     if promised is not None:

@@ -155,7 +155,8 @@ class FeatureParty:
             )
         if narrow:
             gradient = unscaled(gradient, z.shape, z.dtype)
-        penalty = self.shield.backward(opened, gradient)
+        # a copy: what came is still being written down, and hooks of the bottom may change their gradients in place
+        penalty = self.shield.backward(opened, gradient.clone())
         self.optimizer.step()
         self.shield.step()
         self._open.popleft()
