@@ -147,7 +147,8 @@ class Inbox:
     def __init__(self, path: Path, count: int, width: int) -> None:
         self._path, self.count, self._width = path, count, width
         self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
-        self.have = int(self._sure.read_bytes() or b"0") if self._sure.exists() and path.exists() else 0
+        noted = self._sure.read_bytes() if self._sure.exists() and path.exists() else b""
+        self.have = int(noted) if noted.isdigit() else 0  # after a power cut it may be there and hold nothing
         self._synced = 0.0
 
     @property
