@@ -134,7 +134,7 @@ def given(own: Gradient, epochs: int) -> list[tuple[str, dict[str, object]]]:
 )
 def test_each_knob_in_its_direction(minimum, meeting, failing):
     meets([minimum], given(gradient(minimum.name, **meeting), 5), epochs=5)
-    with pytest.raises(UsageError, match=r"is weaker in \w+: set \[protect\] to at least that"):
+    with pytest.raises(UsageError, match=r"is weaker in \w+: protect with at least that"):
         meets([minimum], given(gradient(minimum.name, **failing), 5), epochs=5)
 
 

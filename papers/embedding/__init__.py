@@ -52,7 +52,7 @@ class Lab:
     summary: Path
 
 
-def run(
+def run(  # each setting of a whole study by name
     *,
     data: str,
     out: Path,

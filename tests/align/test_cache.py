@@ -376,11 +376,8 @@ def test_memory_does_not_grow_with_the_rows(tmp_path):
     for count in (200_000, 2_000_000):
         noise = np.random.default_rng(0)
         names = pl.Series([f"the name of the value {n}" for n in range(500)])
-        columns = {
-            "a": names[noise.integers(0, 500, count)],
-            "b": noise.integers(0, 9, count),
-            "c": np.arange(count) % 7,
-        }
+        codes = noise.integers(0, 500, count)
+        columns = {"a": names[codes], "b": noise.integers(0, 9, count), "c": np.arange(count) % 7}
         numbers = {name: noise.random(count) for name in "uvwx"}
         table = pl.DataFrame({**columns, **numbers, "y": noise.integers(0, 2, count, dtype=np.int8)})
         table.write_parquet(tmp_path / f"{count}.parquet")

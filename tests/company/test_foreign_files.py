@@ -79,6 +79,9 @@ def test_a_list_of_batches_is_taken_as_it_is_and_one_of_other_lengths_as_rows(tm
     torch.save([torch.ones(4, 3), torch.ones(4, 2)], path)
     with pytest.raises(DataError, match="whose rows differ in shape"):
         read_messages(**pair | {"gradients": path})
+    torch.save([torch.tensor(1.0), torch.tensor(0.0)], labels)
+    with pytest.raises(DataError, match="a list of single numbers: save them as one tensor"):
+        read_messages(**pair | {"labels": labels})
 
 
 def test_rows_that_fill_no_batch_are_left_out_and_that_is_said(pair):

@@ -53,9 +53,13 @@ def test_an_embedding_is_rounded_to_the_nearest_or_refused(values):
     assert (apart <= (z.double().abs() * 2.0**-11).clamp(min=2.0**-25)).all()
 
 
-@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 3e38])
-def test_what_is_no_number_or_far_too_large_is_refused(value):
-    with pytest.raises(TensorError, match="nothing was sent: end the bottom model with a normalization, or agree on"):
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(3e38, "end the bottom model with a normalization, or agree on")]
+    + [(value, "look at inputs and learning rates") for value in (math.inf, -math.inf, math.nan)],
+)
+def test_what_is_no_number_or_far_too_large_is_refused(value, words):
+    with pytest.raises(TensorError, match=f"nothing was sent: {words}"):
         rounded(torch.tensor([[1.0, value]]), "step 0")
 
 

@@ -406,8 +406,7 @@ def test_keyed_noise_is_bound_to_the_request_and_to_the_gradient_that_it_hides()
     """The same request to other weights gives another gradient, and must not get the same noise."""
     bound = []
     for scale in (1.0, 1.0, 2.0):
-        noise = Remembered()
-        party = label_party(noise=noise)
+        party = label_party(noise=(noise := Remembered()))
         with torch.no_grad():
             for weight in party.top.parameters():
                 weight.mul_(scale)

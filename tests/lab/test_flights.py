@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import OneHotEncoder
 
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 from tacit.lab.data import flights
 from tacit.lab.data.rows import Data, Rows
 
@@ -204,10 +204,15 @@ def test_inputs_of_a_partys_own_table_are_those_of_the_joined_one(tables):
 # --- mistakes, and what can be learnt --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_too_few_rows_for_two_parts(rows):
-    with pytest.raises(DataError, match="use more rows"):
+@pytest.mark.parametrize("rows", [0, -5])
+def test_impossible_wishes_are_refused(rows):
+    with pytest.raises(UsageError, match=f"rows is {rows}"):
         flights.load(rows=rows)
+
+
+def test_too_few_rows_for_two_parts():
+    with pytest.raises(DataError, match="use more rows"):
+        flights.load(rows=1)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a table", b"PAR1 cut short PAR1"])

@@ -57,6 +57,9 @@ def test_what_the_disk_has_not_for_sure_does_not_count(path):
     assert again.have == 1
     with again.taking():
         assert path.read_bytes()[30:] == bytes(24 * WIDTH), "room for the rest, and nothing in it"
+    for lost in (b"", bytes(20)):
+        path.with_name(f"{path.name}.sure").write_bytes(lost)
+        assert Inbox(path, 34, WIDTH).have == 0, "as after a power cut"
     path.unlink()
     assert Inbox(path, 34, WIDTH).have == 0
 

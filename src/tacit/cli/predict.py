@@ -16,7 +16,7 @@ from tacit.cli.run import alarm_of, waiting_of
 from tacit.views.progress import one_bar
 
 
-def predict(
+def predict(  # typer reads each option from a parameter
     file: Annotated[
         Path | None,
         argument(

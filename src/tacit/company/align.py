@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -38,10 +38,10 @@ from tacit.company.meeting import alignment_limits, meet, server
 from tacit.config import Data, Terms
 from tacit.contracts import Link
 from tacit.disk import read_json, remove, replaced, storing, sync_folder, write_json
-from tacit.errors import LinkError, RefusedError, StorageError, UsageError
+from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError, UsageError
 from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
-from tacit.wire.line import Alarm, Waiting, last_words
+from tacit.wire.line import Alarm, Waiting, last_words, refused_by
 
 __all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "columns_of", "read", "store"]
 
@@ -181,6 +181,16 @@ class Found:
         return filed(room / "common", iter(gathered)) if isinstance(own, np.memmap) else gathered[:]
 
 
+def _hear_refusal(link: Link) -> None:
+    """Raise what a peer refused before it hung up, where a link broke while we were still sending to it."""
+    message = None
+    with suppress(LinkError, ProtocolError):
+        while (message := link.recv(0)) is not None and message.kind != "refusal":
+            pass
+    if message is not None and message.kind == "refusal":
+        raise refused_by(message, link.peer)
+
+
 @dataclass(frozen=True)
 class Work:
     """One party's part in an alignment."""
@@ -230,6 +240,10 @@ class Work:
             except RefusedError as error:
                 for link in links.values():
                     last_words(link, error)
+                raise
+            except LinkError:
+                if self.folder.config.role == "features":  # nobody else receives from its one link any more
+                    _hear_refusal(*links.values())
                 raise
             finally:
                 for link in links.values():

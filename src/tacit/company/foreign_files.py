@@ -323,6 +323,8 @@ def _pt(file: _File) -> Any:
     elif file.key is not None:
         raise DataError(f"{path} holds one thing without a name: leave out :{file.key}")
     if isinstance(found, list | tuple) and found and all(isinstance(one, Tensor) for one in found):
+        if not all(one.ndim for one in found):
+            raise DataError(f"{path} is a list of single numbers: save them as one tensor")
         if len({one.shape[1:] for one in found}) > 1:
             raise DataError(f"{path} holds batches whose rows differ in shape: save batches of one cut")
         alike = len({len(one) for one in found}) == 1

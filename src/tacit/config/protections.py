@@ -180,4 +180,7 @@ def meets(
         weaker = [least.facts.weaker(options, wanted) for options in there]
         if None not in weaker:
             having = f"{least.name} is weaker in {weaker[0]}" if there else f"there is no {least.name}"
-            raise UsageError(f"{whose} is {least}, and {having}: set [protect] to at least that, in the same spelling")
+            raise UsageError(
+                f"{whose} is {least}, and {having}: protect with at least that, in the same spelling, under [protect] "
+                "or in Python"
+            )

@@ -27,7 +27,9 @@ _MOST = 200  # of an exponent; float32's own reach from -149 to 128
 def rounded(z: Tensor, what: str) -> Tensor:
     """A protected embedding as it leaves; one that does not fit is refused."""
     largest = float(z.detach().abs().amax()) if z.numel() else 0.0
-    if not largest <= HIGHEST:  # what is not a number is not
+    if not math.isfinite(largest):
+        raise TensorError(f"{what}: the embedding is not finite; nothing was sent: look at inputs and learning rates")
+    if largest > HIGHEST:
         raise TensorError(
             f"{what}: the embedding has numbers up to {largest:g}, and float16 ends at {HIGHEST:.0f}; nothing was "
             'sent: end the bottom model with a normalization, or agree on dtype = "float32" in the contract\'s [cut]'

@@ -118,7 +118,7 @@ def train(
         protect=none() if protect is None else protect, protect_embedding=protect_embedding,
         optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
         batch_size=min(course.batch_size, len(rows)), depth=course.depth, float16=course.float16, seed=course.seed,
-        record=record,        progress=lambda done, steps: progress(f"training with {protection}", done, steps),
+        record=record, progress=lambda done, steps: progress(f"training with {protection}", done, steps),
     )  # fmt: skip
     logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))

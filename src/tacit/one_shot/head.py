@@ -85,7 +85,7 @@ class Head(ABC):
         """Write it to a folder, without pickle."""
 
 
-def fit_head(
+def fit_head(  # each setting by name; most callers leave most of them as they are
     kind: Any,
     codes: Codes,
     own: Inputs | None,

@@ -97,7 +97,7 @@ class Result:
         return "\n".join([*lines, *_read(self.audit)])
 
 
-def one_shot(
+def one_shot(  # a public entry point: each setting by name, and both parties from top to bottom
     *,
     features: Any,
     labels: Any,

@@ -41,7 +41,7 @@ _PAIRED = 1_000_000  # known rows among which equal ones are looked for, and unk
 _ALIKE = 1 << 17  # of them whose columns are in memory at once
 
 
-def attack_release(
+def attack_release(  # each setting of the attack by name; most callers leave most of them as they are
     codes: NDArray[np.generic],
     inputs: Inputs,
     columns: Columns,

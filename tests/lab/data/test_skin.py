@@ -167,9 +167,11 @@ def test_a_folder_without_a_table(tmp_path):
         skin.load(tmp_path, cache=tmp_path)
 
 
-def test_a_wrong_word_for_bad_rows_is_refused(made, tmp_path):
+def test_wrong_options_are_refused(made, tmp_path):
     with pytest.raises(UsageError, match="bad"):
         skin.load(made / "siim", cache=tmp_path, bad="maybe")
+    with pytest.raises(UsageError, match="rows is -1"):
+        skin.load(made / "siim", cache=tmp_path, rows=-1)
 
 
 def test_too_few_pictures_to_divide(own, tmp_path):

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults
+from tacit.lab.data.faults import Faults, check_rows
 
 if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
     from tacit.lab.data.rows import Data
@@ -116,8 +116,7 @@ def load(
         progress: told how much is done, of how much, while a large data set is read.
     """
     Faults(bad)  # a wrong word is told at once, also where no row is read
-    if rows is not None and rows < 1:
-        raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
+    check_rows(rows)
     options = {"rows": rows, "seed": seed, "cache": cache, "bad": bad, "progress": progress}
     text = str(name)
     if text.startswith(_MADE_UP):

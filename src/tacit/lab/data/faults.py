@@ -10,6 +10,12 @@ def cured(message: str) -> str:
     return f'{message}: correct it, or leave such rows out with bad="skip" (--bad skip)'
 
 
+def check_rows(rows: int | None) -> None:
+    """Refuse a number of rows that is none: a slice would leave out the last ones for a negative one."""
+    if rows is not None and rows < 1:
+        raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
+
+
 class Faults:
     """What a loader does about them.
 

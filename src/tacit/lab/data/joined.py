@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tacit.align.batches import scramble
 from tacit.align.tables import Columns, Encoder
 from tacit.errors import DataError
-from tacit.lab.data.faults import Faults
+from tacit.lab.data.faults import Faults, check_rows
 from tacit.lab.data.reading import DAY, ROW, Text
 from tacit.lab.data.rows import Data, Rows, Table
 
@@ -75,6 +75,7 @@ class Joint:
         Whether a row is for testing depends on its id and the seed alone. The rows come in an order drawn from the
         seed, so that a run through them without shuffling is fair as well.
         """
+        check_rows(rows)
         table = self.table[np.argsort(scramble(self.table[self.key].to_numpy(), seed + 1), kind="stable")[:rows]]
         for_test = scramble(table[self.key].to_numpy(), seed) < TEST_SHARE
         train, test = np.flatnonzero(~for_test), np.flatnonzero(for_test)

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from tacit.disk import known_json, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults
+from tacit.lab.data.faults import Faults, check_rows
 from tacit.lab.data.joined import TEST_SHARE, Good
 from tacit.lab.data.reading import Text, header, require
 from tacit.lab.data.rows import Data, Pictures, Rows
@@ -96,6 +96,7 @@ def load(
     Args:
         folder: holds one of the two collections.
     """
+    check_rows(rows)
     faults, place = Faults(bad), Path(folder)
     kind, table, album = _found(place, faults)
     chosen = _chosen(table, rows, seed)

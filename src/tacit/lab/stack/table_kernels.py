@@ -91,7 +91,7 @@ def look_up(weight: Tensor, codes: Tensor, seed_of: Tensor, x: Tensor) -> None:
     )
 
 
-def update(
+def update(  # as the kernels: tensors and numbers one by one
     tables: tuple[Tensor, ...], codes: Tensor, seed_of: Tensor, leads: Tensor, gradient: Tensor, step: Tensor,
     rate: float, betas: tuple[float, float], eps: float,
 ) -> None:  # fmt: skip
