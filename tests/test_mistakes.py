@@ -219,7 +219,7 @@ MISTAKES = {
     "unknown data set": (said("sweep --data adlt --out {place.root}/o"), ["adlt", "adult"]),
     "unknown protection": (said("sweep --protect marvel --out {place.root}/o"), ["no protection 'marvel'", "marvell"]),
     "unknown attack": (said("sweep --attacks nrom --out {place.root}/o"), ["--attacks nrom", "norm"]),
-    "limit of a choice": (said("choose --limit 1.5"), ["limit = 1.5", "take one such as 0.6"]),
+    "limit of a choice": (said("choose --limit 1.5"), ["--limit 1.5", "take one such as 0.6"]),
     "no sweep": (said("choose --from {place.root}/no.parquet"), ["there is no", "no.parquet"]),
     "a limit in per cent": (said("choose --label-limit 60"), ["limit = 60", "as 0.6"]),
     "half of a results file": (

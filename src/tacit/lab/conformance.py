@@ -122,7 +122,8 @@ def run(
     tried = partial(_read if embedding else _attacked, data=table, seed=seed, progress=progress)
     beside = {"none": (), "gaussian(snr=1)": (gaussian(snr=1.0),)} if embedding else ours(limit)
     mine = partial(tried, loaded.spelled, [theirs] if embedding else theirs)
-    judged, trials = _compared(mine, [partial(tried, *one) for one in beside.items()], limit, table)
+    read = "of the inputs' variance" if embedding else "of leak AUC"
+    judged, trials = _compared(mine, [partial(tried, *one) for one in beside.items()], limit, table, read)
     return Conformance(loaded, (*outcomes, *judged), limit, data, tuple(trials))
 
 
@@ -168,7 +169,7 @@ def _read(name: str, protect: Any, *, data: Data, seed: int, progress: Progress)
 
 
 def _compared(
-    first: Callable[[], Trial], others: Sequence[Callable[[], Trial]], limit: float | None, data: Data
+    first: Callable[[], Trial], others: Sequence[Callable[[], Trial]], limit: float | None, data: Data, what: str
 ) -> tuple[list[Outcome], list[Trial]]:
     """A training under this protection and, where that runs at all, under ours."""
     done: list[Trial] = []
@@ -181,7 +182,7 @@ def _compared(
     def holds_the_limit(subject: None) -> str:
         """The worst attack, with the upper end of its interval, stays at or under the limit that was set."""
         highest = done[0].highest
-        reached = f"{highest.attack} reaches {highest.leak}, which counts as up to {highest.held:.3f}"
+        reached = f"{highest.attack} reaches {highest.leak}, which counts as up to {highest.held:.3f} {what}"
         require(
             done[0].holds(limit or 0.0), f"that no attack reaches more than {limit:g}", reached,
             "add noise where that attack looks (docs/ref-attacks.md says where), or more of it; the table shows what "
