@@ -114,7 +114,7 @@ class Answering:
             "rows_left": self._settings.rows_in_all - self._account.rows,
             "different_rows_left": self._settings.different_rows - len(self._marks),
         }
-        return {"connected": {self._peer: self.connected}, "known": self.known, **left}
+        return {"connected": {self._peer: self.connected}, **left}
 
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""
