@@ -23,8 +23,8 @@ from tacit.align import _mb8, _worker
 from tacit.align.curve import ENGINES, Engine, Points, hash_to_points
 from tacit.align.psi import CHUNK, SHORT, Matched, intersect
 from tacit.contracts import Link
-from tacit.wire.codec import CONTROL, AtMost, Frame, Limit
-from tacit.wire.network_link import MemoryLink, Pipe
+from tacit.wire.codec import CONTROL, AtMost, Limit
+from tests.memory_links import links
 
 __all__ = ["results"]
 
@@ -81,8 +81,7 @@ def _hashes(first: int, count: int) -> Points:
 def _align(kind: str, count: int) -> _Time:
     """One alignment: half of the ids are common."""
     cores = len(os.sched_getaffinity(0))
-    over, back = Pipe[Frame](64), Pipe[Frame](64)
-    one, two = MemoryLink("two", LIMITS, over, back), MemoryLink("one", LIMITS, back, over)
+    one, two = links(LIMITS, names=("one", "two"))
     sets = [_hashes(0, count), _hashes(count // 2, count)]
 
     def party(link: Link, hashes: Points, engine: Engine) -> Matched:

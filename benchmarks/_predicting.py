@@ -19,11 +19,12 @@ from pathlib import Path
 
 from tacit.company.folder import Folder
 from tacit.serve.conversation import Telling
-from tacit.serve.job import CHUNK
 from tacit.serve.predict import predict
 from tacit.wire.certificates import Identity
 
 __all__ = ["receive", "score", "send"]
+
+PIECE = 1 << 19  # bytes that are sent at a time over a bare stream: none is faster with more or less
 
 
 def score(folder: Path, *files: Path) -> None:
@@ -43,14 +44,14 @@ def score(folder: Path, *files: Path) -> None:
 
 def receive(folder: Path, port: int, size: int) -> None:
     """Take so many bytes from a TLS connection, and forget them."""
-    came, began, part = [], time.perf_counter(), memoryview(bytearray(CHUNK))
+    came, began, part = [], time.perf_counter(), memoryview(bytearray(PIECE))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, Folder(folder).identity)
     with socket.create_server(("127.0.0.1", port)) as door:
         taken, _ = door.accept()
         with context.wrap_socket(taken, server_side=True) as line:
-            for start in range(0, size, CHUNK):
-                left = min(CHUNK, size - start)
+            for start in range(0, size, PIECE):
+                left = min(PIECE, size - start)
                 while left:
                     count = line.recv_into(part[:left])
                     if not count:
@@ -64,10 +65,10 @@ def send(port: int, size: int) -> None:
     """Send so many bytes over a TLS connection, as soon as somebody listens."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    part = bytes(CHUNK)
+    part = bytes(PIECE)
     with _connected(port) as plain, context.wrap_socket(plain) as line:
-        for start in range(0, size, CHUNK):
-            line.sendall(part[: min(CHUNK, size - start)])
+        for start in range(0, size, PIECE):
+            line.sendall(part[: min(PIECE, size - start)])
         line.recv(1)  # until the other side has everything and goes: a line that is closed before may lose its end
 
 

@@ -25,13 +25,13 @@ from tacit.serve.job import CHUNK
 from tests.torture.world import free_port
 
 ROWS = 1_000_000
-ROUNDS = 3
+ROUNDS = 5
 _MANY = ROWS
 WIDTH = 4 * 128  # bytes of a row's embedding: the demo's
 
 
 def run() -> Iterator[Result]:
-    """Whole predictions and bare streams in turn; medians."""
+    """Whole predictions and bare streams in turn; the best of each: one bare stream in four takes a third longer."""
     rows = int(os.environ.get("TACIT_BENCH_ROWS", ROWS))
     size = rows * (1 + WIDTH)
     with tempfile.TemporaryDirectory() as scratch:
@@ -48,7 +48,7 @@ def run() -> Iterator[Result]:
             bare.append(_both(["receive", airline.folder, port, size], ["send", port, size]))
             out.unlink()
     timed = (1 - 1 / ours[0][0]["count"]) * size / 1e6  # what came after the first part
-    rates = [timed / statistics.median(one["parts"] for one, _ in each) for each in (ours, bare)]
+    rates = [timed / min(one["parts"] for one, _ in each) for each in (ours, bare)]
     case = f"{rows:,} rows of {WIDTH} bytes, in parts of {CHUNK >> 10} KiB"
     yield Result("predict", f"{case}: embeddings", rates[0], "MB/s")
     yield Result("predict", "a bare TLS stream of as many bytes", rates[1], "MB/s")

@@ -78,6 +78,21 @@ def test_a_silent_peer_is_noticed(server, child, monkeypatch):
         link.recv(SECONDS)
 
 
+def test_a_silent_peer_is_noticed_also_by_who_only_looks_now_and_then(server, monkeypatch):
+    monkeypatch.setattr(network_link, "BEAT_SECONDS", 0.5)
+    monkeypatch.setattr(network_link, "SILENCE_SECONDS", 1.0)
+    with bare(server, AIRPORT) as line:
+        link = opened(server, line)
+        until = time.monotonic() + SECONDS
+        while not link.over.is_set():
+            with suppress(LinkError):
+                assert link.recv(0.0) is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        with pytest.raises(LinkError, match="nothing came for 1 s"):
+            link.recv(0.0)
+
+
 def test_heartbeats_keep_a_link_whose_ends_say_nothing_or_take_nothing(ends, monkeypatch):
     left, right = ends
     payload, many = torch.zeros(FRAME // 512 - 1, 128), network_link.ROOM + 2

@@ -332,6 +332,27 @@ def test_who_is_on_the_way_can_not_say_that_our_certificate_is_refused():
     thread.join(SECONDS)
 
 
+def test_peers_that_do_not_hang_up_are_waited_for_together(server, monkeypatch):
+    monkeypatch.setattr(network_link, "FLUSH_SECONDS", 2.0)
+    lines = [bare(server, AIRPORT) for _ in range(network.STREAMS)]
+    for line in lines:
+        opened(server, line)
+    began = time.monotonic()
+    server.close()
+    assert time.monotonic() - began < 2 * 2.0
+    for line in lines:
+        line.close()
+
+
+def test_what_comes_all_the_time_does_not_move_the_deadline():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"one more")
+        secured = network_link.Secured(ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        with pytest.raises(TimeoutError):
+            network._take(secured, time.monotonic() - 0.01)
+
+
 def test_a_listener_is_closed_once(server):
     server.close()
     server.close()

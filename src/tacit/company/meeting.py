@@ -20,7 +20,7 @@ from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
-from tacit.wire.network_link import ROOM
+from tacit.wire.network_link import ROOM, NetworkLink
 
 Purpose = Callable[[str], Mapping[str, str]]
 """What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""
@@ -58,9 +58,9 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
 
 def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
     """Let all messages wait that may be on their way: else two that both send would wait for each other."""
-    if contract.depth > 1:
+    if contract.depth > 1 and isinstance(link, NetworkLink):
         frames = max(limits[kind].frames for kind in ("embedding", "gradient", "evaluation"))
-        link.incoming.widen(ROOM + contract.depth * frames)  # type: ignore[attr-defined]
+        link.room = ROOM + contract.depth * frames
 
 
 def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> closing[Server]:

@@ -22,7 +22,7 @@ from tacit.company.folder import Folder
 from tacit.disk import held, known_json, make_folder, opened, storing, sync_file, sync_folder, write_at, write_json
 from tacit.errors import RefusedError, StorageError
 
-CHUNK = 1 << 19
+CHUNK = 1 << 20
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -148,7 +148,8 @@ class Inbox:
         self._path, self.count, self._width = path, count, width
         self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
         said = self._sure.read_bytes() if self._sure.exists() and path.exists() else b""
-        self.have = int(said) if said.isdigit() else 0  # a power cut may have left room for it alone
+        rows = int(said) if said.isdigit() else 0  # a power cut may have left room for it alone
+        self.have = rows // self._size if rows < count else self.chunks
         self._synced = 0.0
 
     @property
@@ -187,7 +188,7 @@ class Inbox:
                 self._sync()
 
     def _sync(self) -> None:
-        sure = self.have
+        sure = self.rows
         sync_file(self._file, self._path)
         write_at(self._noted, self._sure, [f"{sure:020d}".encode()], 0)
         sync_file(self._noted, self._sure)

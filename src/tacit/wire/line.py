@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
+from tacit.wire.network_link import NetworkLink
 
 Waiting = Callable[[str, float, str], None]
 """Called about once a second while nothing comes: the peer's name, the seconds so far, and why, as far as known."""
@@ -190,6 +192,40 @@ class Dialer:
         while (left := end - self._now()) > 0:
             self._sleep(min(left, TICK))
             self._clock.tell(why)
+
+
+class Arrivals:
+    """Links that peers have made, until somebody accepts them."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._over = name, False
+        self._links: list[NetworkLink] = []
+        self._changed = threading.Condition()
+
+    def add(self, link: NetworkLink) -> None:
+        """One more, which reads already."""
+        with self._changed:
+            self._living().append(link)
+            self._changed.notify_all()
+
+    def accept(self, timeout: float | None = None) -> Link | None:
+        """The next link that a peer made and that still lives, or None where none came in so many seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._over or self._living(), timeout):
+                return None
+            if self._over:
+                raise LinkError(f"{self._name} no longer listens")
+            return self._links.pop(0)
+
+    def _living(self) -> list[NetworkLink]:
+        self._links = [link for link in self._links if not link.over.is_set()]
+        return self._links
+
+    def close(self) -> None:
+        """Nobody comes any more."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
 
 
 class Desk:

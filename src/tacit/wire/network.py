@@ -6,7 +6,6 @@ One connection is one link. Each frame of the codec goes after its length, in fo
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import selectors
 import socket
@@ -21,7 +20,8 @@ from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 from tacit.wire.codec import Limit
-from tacit.wire.network_link import LENGTH, Arrivals, NetworkLink, in_words
+from tacit.wire.line import Arrivals
+from tacit.wire.network_link import LENGTH, NetworkLink, Secured, in_words
 from tacit.wire.reaching import reach
 
 CONNECTIONS = 4096  # strangers at a time; half of all files that may be open where that is less
@@ -42,9 +42,9 @@ def _context(protocol: int, identity: Identity, roots: bytes) -> ssl.SSLContext:
     return context
 
 
-def _shown(secured: ssl.SSLSocket) -> str:
+def _shown(secured: Secured) -> str:
     """The fingerprint of the certificate that the other side has shown."""
-    der = secured.getpeercert(binary_form=True)
+    der = secured.shown()
     return certificates.fingerprint(ssl.DER_cert_to_PEM_cert(der).encode()) if der else ""
 
 
@@ -70,8 +70,8 @@ class Server:
         self._links: list[NetworkLink] = []
         self._arrivals = Arrivals(identity.name)
         self.accept = self._arrivals.accept
-        self._strangers: dict[ssl.SSLSocket, float] = {}  # until when each may take, the longest here first
-        self._known: dict[ssl.SSLSocket, str] = {}  # those of them that have shown a pinned certificate: whose it is
+        self._strangers: dict[Secured, float] = {}  # until when each may take, the longest here first
+        self._known: dict[Secured, str] = {}  # those of them that have shown a pinned certificate: whose it is
         self._over = False
         self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
@@ -93,8 +93,11 @@ class Server:
             self._wake.send(b"x")
         self._door.join()
         self._wake.close()
-        for link in list(self._links):  # nobody makes another one now
-            link.close()
+        ending = [threading.Thread(target=link.close) for link in list(self._links)]  # nobody makes another one now
+        for each in ending:  # all at once: a peer that does not hang up is waited for some seconds
+            each.start()
+        for each in ending:
+            each.join()
 
     # --- the door: one thread for all that have not shown who they are ---
 
@@ -105,7 +108,7 @@ class Server:
             for key, _ in self._selector.select(patience):
                 if key.fileobj is self._listener:
                     self._open()
-                elif isinstance(key.fileobj, ssl.SSLSocket) and key.fileobj in self._strangers:
+                elif isinstance(key.fileobj, Secured) and key.fileobj in self._strangers:
                     self._heed(key.fileobj)
             for late in [one for one, until in self._strangers.items() if until <= time.monotonic()]:
                 self._drop(late)
@@ -126,50 +129,42 @@ class Server:
                 time.sleep(0.05)
             return  # else it is gone again
         plain.setblocking(False)
-        try:
-            secured = self._context.wrap_socket(
-                plain, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
-            )
-        except OSError:
-            plain.close()
-            return
+        secured = Secured(plain, self._context, server=True)
         self._strangers[secured] = time.monotonic() + HANDSHAKE_SECONDS
         self._selector.register(secured, selectors.EVENT_READ)
 
-    def _drop(self, stranger: ssl.SSLSocket) -> None:
+    def _drop(self, stranger: Secured) -> None:
         self._forget(stranger)
-        stranger.close()
+        stranger.plain.close()
 
-    def _forget(self, stranger: ssl.SSLSocket) -> None:
+    def _forget(self, stranger: Secured) -> None:
         self._known.pop(stranger, None)
         del self._strangers[stranger]
         self._selector.unregister(stranger)
 
-    def _heed(self, stranger: ssl.SSLSocket) -> None:
+    def _heed(self, stranger: Secured) -> None:
         """Go on with a handshake, or hear the word that makes a link of the connection of one that is known."""
         try:
-            if stranger in self._known:
-                self._admit(stranger, self._known[stranger], stranger.read(LENGTH.size + len(WELCOME)))
-            else:
-                stranger.do_handshake()
-                self._known[stranger] = self._names[_shown(stranger)]
-                self._selector.modify(stranger, selectors.EVENT_READ)
-                stranger.write(_framed(WELCOME))
-        except ssl.SSLWantReadError:
-            self._selector.modify(stranger, selectors.EVENT_READ)
-        except ssl.SSLWantWriteError:
-            self._selector.modify(stranger, selectors.EVENT_WRITE)
-        except (OSError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
+            stranger.take()
+            if stranger not in self._known:
+                if stranger.shake():
+                    self._known[stranger] = self._names[_shown(stranger)]
+                    stranger.say(_framed(WELCOME))
+            elif said := stranger.heard(LENGTH.size + len(WELCOME)):
+                self._admit(stranger, self._known[stranger], said)
+        except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
+            return
+        except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
             with suppress(OSError):  # a connection that is closed with something unread takes its last words with it
-                os.read(stranger.fileno(), 1 << 16)
+                stranger.take()
             self._drop(stranger)
 
-    def _admit(self, secured: ssl.SSLSocket, name: str, said: bytes) -> None:
+    def _admit(self, secured: Secured, name: str, said: bytes) -> None:
         """Make a link of a connection, if its peer wants one and has not too many."""
         with self._lock:
             free = sum(each.peer == name for each in self._links) < STREAMS
             if said == _framed(WELCOME):  # who only looks whether we are there says nothing
-                secured.write(said if free else _framed(f"{name} has {STREAMS} links already: close one".encode()))
+                secured.say(said if free else _framed(f"{name} has {STREAMS} links already: close one".encode()))
             if not free or said != _framed(WELCOME):
                 self._drop(secured)
                 return
@@ -255,12 +250,12 @@ def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes
 
     Nothing but the handshake is said, so that a run of the peer goes on with the link that it has.
     """
-    _secured(address, identity, trusted_name, trusted_pem, timeout, link=False).close()
+    _secured(address, identity, trusted_name, trusted_pem, timeout, link=False).plain.close()
 
 
 def _secured(
     address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, *, link: bool
-) -> ssl.SSLSocket:
+) -> Secured:
     """A connection on which both sides have taken the other's certificate and, for a link, said that they want one."""
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
@@ -273,18 +268,19 @@ def _secured(
     with ExitStack() as failing:  # whatever fails closes the connection
         try:
             plain = failing.enter_context(reach(address, trusted_name, timeout))
-            plain.settimeout(max(until - time.monotonic(), 0.001))
-            secured = failing.enter_context(context.wrap_socket(plain, suppress_ragged_eofs=False))
+            secured = Secured(plain, context)
+            while not secured.shake():
+                _take(secured, until)
             if _shown(secured) != pinned.fingerprint:
                 raise _another(where, pinned, "another one")
             met = True
             first = _frame(secured, until)
             if first == WELCOME and link:
-                secured.sendall(_framed(WELCOME))
+                secured.say(_framed(WELCOME))
                 first = _frame(secured, until)
         except TimeoutError:
             raise LinkError(f"{where} did not answer within {timeout:g} s") from None
-        except (OSError, ValueError) as error:
+        except (OSError, EOFError, ValueError) as error:
             raise _explained(error, where, identity, pinned, met=met) from None
         if first != WELCOME:
             text = "".join(letter for letter in first[:200].decode("ascii", "ignore") if letter.isprintable())
@@ -297,18 +293,25 @@ def _framed(word: bytes) -> bytes:
     return LENGTH.pack(len(word)) + word
 
 
-def _frame(secured: ssl.SSLSocket, until: float) -> bytes:
+def _frame(secured: Secured, until: float) -> bytes:
     """What a listener says. TLS 1.3 is done here before it has judged our certificate: in its first word we hear."""
     found, size = b"", LENGTH.size
     while len(found) < size:
-        secured.settimeout(max(until - time.monotonic(), 0.001))
-        piece = secured.recv(size - len(found))
+        piece = secured.heard(size - len(found))
         if not piece:
-            raise ConnectionError("it was closed before a word was said")
+            _take(secured, until)
         found += piece
         if size == LENGTH.size == len(found):
             size += min(LENGTH.unpack(found)[0], 1024)
     return found[LENGTH.size :]
+
+
+def _take(secured: Secured, until: float) -> None:
+    left = until - time.monotonic()
+    if left <= 0.0:  # also where something comes all the time
+        raise TimeoutError
+    secured.plain.settimeout(left)
+    secured.take()
 
 
 def _check_dates(what: str, pem: bytes) -> None:

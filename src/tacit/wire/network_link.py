@@ -1,10 +1,8 @@
-"""Links: messages as frames of the codec, through bounded queues, between two threads or two machines.
-
-Between machines a link is one end of a TLS connection: each frame goes after its length, heartbeats between them.
-"""
+"""Links between machines: TLS, frames of the codec after their lengths, heartbeats between them."""
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -15,97 +13,143 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from tacit.contracts import Link, Message
+from tacit.contracts import Message
 from tacit.disk import Buffer
 from tacit.errors import LinkError
-from tacit.wire.codec import FRAME, Assembler, Frame, Limit, pieces
+from tacit.wire.codec import FRAME, Assembler, Limit, pieces
 
-ROOM = 8  # frames that wait to be taken: 32 MiB at most, and enough that two who both send do not wait for each other
+ROOM = 8  # frames that are read ahead: 32 MiB at most, and enough that two who both send do not wait for each other
 SEND_SECONDS = 30.0  # how long a peer may take nothing of what is sent before it counts as gone
 FLUSH_SECONDS = 5.0  # how long close() waits for the peer to take what was sent
 BEAT_SECONDS, SILENCE_SECONDS = 5.0, 15.0  # a peer that is silently gone is noticed, also while nothing is sent
 LENGTH = struct.Struct("<I")
 
 _RECORD = 1 << 14  # bytes of a TLS record, at most
-_RECORDS = 1 << 18  # bytes that are written while nobody reads
+_AT_ONCE = 1 << 20  # bytes that go to or from the network in one call
+_IDLE_SECONDS = 0.05  # for which nobody receives before somebody reads ahead
 
-T = TypeVar("T")
 
+class Secured:
+    """TLS on a socket, its records in memory. One thread at a time takes, one at a time sends.
 
-class Pipe(Generic[T]):
-    """Items in order between threads, at most `room` of them at a time.
-
-    Whoever puts one more waits for a free place. Once it has ended nothing more goes in; what is in it can still be
-    taken out, and after that taking is a `LinkError` that says why it ended.
+    A socket that does TLS by itself asks the system for each record, twice to read it, and who waits for the network
+    keeps everybody else from TLS. Here many records go at a time, and nobody waits with TLS in hand.
     """
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._items: deque[T] = deque()
-        self._reason: str | None = None
-        lock = threading.Lock()
-        self._filled = threading.Condition(lock)
-        self._freed = threading.Condition(lock)
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, *, server: bool = False) -> None:
+        self.plain = plain
+        self._came, self._goes = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._came, self._goes, server_side=server)
+        self._touching = threading.Lock()  # OpenSSL lets one thread at a time touch a connection
 
-    def put(self, item: T, timeout: float | None = None) -> None:
-        """Wait for a free place and put an item into it; a `LinkError` where none gets free in so many seconds."""
-        if not self.offer(item, timeout):
-            raise LinkError(f"nothing was taken for {timeout:g} s")
+    def fileno(self) -> int:
+        """Of the socket: what may be waited for."""
+        return self.plain.fileno()
 
-    def offer(self, item: T, timeout: float | None) -> bool:
-        """The same; whether there was a place."""
-        with self._freed:
-            free = self._freed.wait_for(lambda: self._reason is not None or len(self._items) < self._room, timeout)
-            if self._reason is not None:
-                raise LinkError(self._reason)
-            if free:
-                self._items.append(item)
-                self._filled.notify()
-            return free
+    def take(self, room: memoryview | None = None) -> None:
+        """Take what is there from the network, by way of this room; where it ended, `decrypt` says so."""
+        room = memoryview(bytearray(_RECORD)) if room is None else room
+        count = self.plain.recv_into(room)
+        with self._touching:
+            if count:
+                self._came.write(room[:count])
+            else:
+                self._came.write_eof()
 
-    def get(self, timeout: float | None = None) -> T | None:
-        """The next item, or None where none came in so many seconds."""
-        with self._filled:
-            if not self._filled.wait_for(lambda: self._items or self._reason is not None, timeout):
-                return None
-            if not self._items:
-                raise LinkError(self._reason)
-            self._freed.notify_all()
-            return self._items.popleft()
+    def shake(self) -> bool:
+        """Go on with the handshake, as far as what was taken allows; whether it is done."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            with suppress(OSError):  # the other side is told why not; that it does not hear it is another matter
+                self.plain.sendall(self._goes.read())
+        return True
 
-    def widen(self, room: int) -> None:
-        """Let so many items wait, if that is more than now."""
-        with self._freed:
-            self._room = max(room, self._room)
-            self._freed.notify_all()
+    def shown(self) -> bytes | None:
+        """The certificate of the other side."""
+        return self._tls.getpeercert(binary_form=True)
 
-    def end(self, reason: str) -> None:
-        """Let nothing more in. The first reason given stays."""
-        with self._filled:
-            if self._reason is None:
-                self._reason = reason
-            self._filled.notify_all()
-            self._freed.notify_all()
+    def encrypt(self, *said: Buffer) -> bytes:
+        """Records that carry this, after whatever else TLS has to say."""
+        with self._touching:
+            for piece in said:
+                if len(piece):
+                    self._tls.write(piece)
+            return self._goes.read()
 
-    def cut(self, reason: str) -> None:
-        """End it at once: what nobody took yet is gone."""
-        with self._filled:
-            self._items.clear()
-        self.end(reason)
+    def decrypt(self, room: memoryview) -> int:
+        """Read as much as was taken and there is room for; an `EOFError` after the other side's last word.
+
+        A connection that ends without one is an `ssl.SSLEOFError`.
+        """
+        got, size = 0, len(room)
+        with self._touching, suppress(ssl.SSLWantReadError):
+            while got < size:
+                count = int(self._tls.read(size - got, room[got:]))
+                if not count and not got:
+                    raise EOFError("the other side has closed it")
+                if not count:
+                    break
+                got += count
+        return got
+
+    def say(self, word: bytes) -> None:
+        """Send a few bytes."""
+        self.plain.sendall(self.encrypt(word))
+
+    def heard(self, size: int) -> bytes:
+        """A few bytes, as far as they were taken."""
+        room = bytearray(size)
+        return bytes(room[: self.decrypt(memoryview(room))])
+
+    def goodbye(self) -> bytes:
+        """The last record, after which nothing is said."""
+        with self._touching, suppress(OSError, ValueError):  # the answer is not waited for; or TLS is over already
+            self._tls.unwrap()
+        return self._goes.read()
 
 
-class FrameLink:
-    """Messages as frames, to and from a peer of this name. Any thread may send; one at a time receives."""
+class NetworkLink:
+    """One end of a connection; `connect` and `Server.accept` make them. Any thread may send; one at a time receives.
 
-    def __init__(self, peer: str, limits: Mapping[str, Limit], incoming: Pipe[Frame]) -> None:
-        self.peer, self.incoming = peer, incoming
-        self._assembler = Assembler(limits)
-        self._one_message = threading.Lock()
+    Who sends writes and who receives reads by himself. While nobody receives, a thread of its own reads ahead: it keeps
+    the link alive, sees that it ends, and lets two go on who both send. A length of 0 is a heartbeat.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        limits: Mapping[str, Limit],
+        secured: Secured,  # after its handshake
+        release: Callable[[NetworkLink], None] = lambda link: None,  # called when it is over
+    ) -> None:
+        self.peer, self._assembler, self._one_message = peer, Assembler(limits), threading.Lock()
+        self._secured, self._plain = secured, secured.plain
+        self._plain.setblocking(False)
+        with suppress(OSError):  # of a connection that is gone already
+            self._plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._release, self._closed, self._reason, self.over = release, False, "", threading.Event()
+        self._sent, self._silent = time.monotonic(), 0.0  # when we last said something; how long we waited in vain
+        self._room, self._head = memoryview(bytearray(_AT_ONCE)), memoryview(bytearray(LENGTH.size))
+        self._frame: Tensor | None = None  # the one that comes
+        self._into, self._got = self._head, 0  # where what comes next belongs, and how much of that is there
+        self._ahead: deque[Tensor] = deque()  # frames that were read while nobody received
+        self.room = ROOM  # how many of them
+        self._woken, self._wake = os.pipe()
+        self._turn = threading.Condition()
+        self._receiving = self._keeping = self._nudged = False  # who reads, and whether the keeper is told to stop
+        self._wanting = self._received = 0  # how many wait for their turn, and how often one came
+        self._keeper = threading.Thread(target=self._keep, name=f"tacit-from-{peer}", daemon=True)
+
+    def start(self) -> None:
+        """Read from now on."""
+        self._keeper.start()
 
     @property
     def limits(self) -> Mapping[str, Limit]:
@@ -115,6 +159,8 @@ class FrameLink:
     @limits.setter
     def limits(self, limits: Mapping[str, Limit]) -> None:
         self._assembler.limits = limits
+
+    # --- out ---
 
     def send(self, message: Message) -> None:
         """Hand a message over; wait while the peer takes nothing, but not for ever: then it is gone.
@@ -126,266 +172,220 @@ class FrameLink:
                 self.write_frame(head, content)
 
     def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
-        """One frame, in one piece or two. Nobody else writes meanwhile."""
-        raise NotImplementedError
-
-    def recv(self, timeout: float | None = None) -> Message | None:
-        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = None if until is None else max(until - time.monotonic(), 0.0)
-            frame = self.incoming.get(left)
-            if frame is None:
-                return None
-            message = self._assembler.feed(frame)
-            if message is not None:
-                return message
-
-
-class MemoryLink(FrameLink):
-    """One end of a connection between two threads of a process, whose pipes are the other end's the other way round."""
-
-    def __init__(self, peer: str, limits: Mapping[str, Limit], outgoing: Pipe[Frame], incoming: Pipe[Frame]) -> None:
-        super().__init__(peer, limits, incoming)
-        self.outgoing = outgoing
-
-    def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
-        """One frame into the other end's pipe, as a copy."""
-        self.outgoing.put(b"".join((head, content)), SEND_SECONDS)
-
-    def close(self) -> None:
-        """End both directions; what was sent can still be received at the other end."""
-        self.outgoing.end(f"the link to {self.peer} is closed")
-        self.incoming.cut(f"the link to {self.peer} is closed")
-
-
-# --- between machines ------------------------------------------------------------------------------------------------
-
-
-class NetworkLink(FrameLink):
-    """One end of a connection; `connect` and `Server.accept` make them.
-
-    OpenSSL lets one thread at a time touch a connection. So its socket never blocks, and whoever has to wait does so
-    outside of the lock: one thread reads, those that send write by themselves. A frame goes after its length; a length
-    of 0 is a heartbeat.
-    """
-
-    def __init__(
-        self,
-        peer: str,
-        limits: Mapping[str, Limit],
-        secured: ssl.SSLSocket,  # after its handshake
-        release: Callable[[NetworkLink], None] = lambda link: None,  # called when it is over
-    ) -> None:
-        super().__init__(peer, limits, Pipe(ROOM))
-        secured.setblocking(False)
-        with suppress(OSError):  # of a connection that is gone already
-            secured.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.over = threading.Event()
-        self._secured, self._touching = secured, threading.Lock()
-        self._release, self._closed, self._reason = release, False, ""
-        self._sent = time.monotonic()
-        self._woken, self._wake = os.pipe()
-        self._reader = threading.Thread(target=self._read, name=f"tacit-from-{peer}", daemon=True)
-
-    def start(self) -> None:
-        """Read from now on."""
-        self._reader.start()
-
-    # --- out ---
-
-    def write_frame(self, head: Buffer, content: Buffer = b"") -> None:
-        """One frame, after its length: a full record, then what is left from where it lies."""
-        room = max(_RECORD - LENGTH.size - len(head), 0)
+        """One frame after its length: a full record, then the rest from where it lies. Nobody else writes meanwhile."""
+        room, rest = max(_RECORD - LENGTH.size - len(head), 0), memoryview(content)
+        first = b"".join((LENGTH.pack(len(head) + len(rest)), head, rest[:room]))
         try:
-            self._write(memoryview(b"".join((LENGTH.pack(len(head) + len(content)), head, content[:room]))))
-            self._write(memoryview(content)[room:])
+            self._push(self._secured.encrypt(first, rest[room:_AT_ONCE]))
+            for start in range(_AT_ONCE, len(rest), _AT_ONCE):
+                self._push(self._secured.encrypt(rest[start : start + _AT_ONCE]))
         except (OSError, ValueError) as error:  # ValueError: TLS is over
-            self._end(f"the link to {self.peer} broke: {in_words(error)}")
+            self._hear_out()
+            self._end(self._broke(in_words(error)))
             raise LinkError(self._reason) from None
         except LinkError:
             raise
         except BaseException:  # an interrupt: half a frame may be out, and nothing can follow it
-            self._end(f"the link to {self.peer} broke: a message was interrupted")
+            self._end(self._broke("a message was interrupted"))
             raise
 
-    def _write(self, piece: memoryview) -> None:
-        done, until, size, then = 0, time.monotonic() + SEND_SECONDS, _RECORDS, _RECORDS
-        while done < len(piece):
+    def _push(self, records: bytes) -> None:
+        left, until = memoryview(records), time.monotonic() + SEND_SECONDS
+        while left:
             if self._reason or self._closed:
-                raise LinkError(self._reason or f"the link to {self.peer} is closed")
+                raise LinkError(self._reason or self._closed_here)
             try:
-                with self._touching:
-                    done += self._secured.write(piece[done : done + size])
-                size, until = then, time.monotonic() + SEND_SECONDS
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):  # TLS wants this piece again, though some is out
-                if _ready(self._secured, select.POLLOUT, 1.0):
-                    until = time.monotonic() + SEND_SECONDS
-                    continue
-                then = _RECORD  # to see that a slow peer takes anything at all
-                if time.monotonic() > until:
+                left, until = left[self._plain.send(left) :], time.monotonic() + SEND_SECONDS
+            except BlockingIOError:
+                if not _ready(self._plain, select.POLLOUT, 1.0) and time.monotonic() > until:
                     raise TimeoutError(f"nothing was taken for {SEND_SECONDS:g} s") from None
         self._sent = time.monotonic()
 
     def _beat(self) -> None:
         """Say that we are there, unless something was just said or is being said."""
-        if time.monotonic() - self._sent < BEAT_SECONDS or not self._one_message.acquire(blocking=False):
-            return
-        try:
-            if _ready(self._secured, select.POLLOUT, 0.0):  # then there is room for so few bytes
-                self._write(memoryview(LENGTH.pack(0)))
-        finally:
-            self._one_message.release()
+        if time.monotonic() - self._sent > BEAT_SECONDS and self._one_message.acquire(blocking=False):
+            try:
+                if _ready(self._plain, select.POLLOUT, 0.0):  # then there is room for so few bytes
+                    with suppress(LinkError):
+                        self.write_frame(b"")
+            finally:
+                self._one_message.release()
 
     # --- in ---
 
-    def _read(self) -> None:
-        """Take frames until the connection is over; after `close` what comes is thrown away."""
+    def recv(self, timeout: float | None = None) -> Message | None:
+        """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
+        until = time.monotonic() + (math.inf if timeout is None else timeout)
+        while (frame := self._next(until)) is not None:
+            message = self._assembler.feed(frame)
+            if message is not None:
+                return message
+        return None
+
+    def _next(self, until: float) -> Tensor | None:
+        """The next frame: one that was read ahead, or read here and now."""
+        if not self._ahead and self._take_turn():
+            try:
+                while not (self._ahead or self._over):
+                    left = until - time.monotonic()
+                    frame = self._read(left)
+                    if frame is not None or left <= 0.0:
+                        return frame
+            finally:
+                self._receiving = False
+        if self._closed or not self._ahead:
+            raise LinkError(self._closed_here if self._closed else self._reason)
+        return self._ahead.popleft()
+
+    def _take_turn(self, *, yielding: bool = False) -> bool:
+        """Let nobody else read, unless there is nothing to be read any more, or somebody else receives and we yield."""
+        with self._turn:
+            self._received, self._wanting = self._received + 1, self._wanting + 1
+            if self._keeping and not self._nudged:
+                self._nudged = True
+                os.write(self._wake, b"x")
+            while self._keeping or (self._receiving and not yielding):
+                self._turn.wait(_IDLE_SECONDS)
+            self._wanting -= 1
+            free = not (self._receiving or self._over)
+            self._receiving = self._receiving or free
+            return free
+
+    def _hear_out(self) -> None:
+        """Read what came before the connection broke, unless somebody does: it may say why."""
+        if self._take_turn(yielding=True):
+            try:
+                while len(self._ahead) < self.room and (frame := self._read(0.0)) is not None:
+                    self._ahead.append(frame)
+            finally:
+                self._receiving = False
+
+    def _keep(self) -> None:
+        """Read while nobody has received anything for some time, until it is over."""
+        before = -1
+        while not self._over:
+            self._beat()
+            with self._turn:
+                wanted = self._receiving or self._wanting or before != self._received
+                if wanted or len(self._ahead) >= self.room:
+                    before = self._received
+                    self._turn.wait(_IDLE_SECONDS)
+                    continue
+                self._keeping = True
+            frame = self._read(BEAT_SECONDS)
+            with self._turn:
+                if frame is not None:
+                    self._ahead.append(frame)
+                if self._nudged:
+                    os.read(self._woken, 1)
+                self._keeping = self._nudged = False
+                self._turn.notify_all()
+        self._leave()
+
+    def _read(self, seconds: float) -> Tensor | None:
+        """The next frame, if it is there now or after a wait for more of it; where the link is over, it is ended."""
         try:
-            while (frame := self.read_frame()) is not None:
-                while not self.incoming.offer(frame, BEAT_SECONDS):
-                    self._beat()
-            reason = f"{self.peer} closed the link"
+            frame = self._complete()
+            if frame is None:
+                self._take(min(seconds, BEAT_SECONDS))
+                frame = self._complete()
+            return frame
+        except EOFError:
+            within = self._got or self._frame is not None
+            self._end(self._broke("it ended within a frame") if within else f"{self.peer} closed the link")
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: torch has no memory for a frame
-            reason = f"the link to {self.peer} broke: {in_words(error)}"
-        except LinkError as error:  # closed here
-            reason = str(error)
+            self._end(self._broke(in_words(error)))
+        return None
+
+    def _complete(self) -> Tensor | None:
+        """The next frame, in torch's memory, if all of it was taken."""
+        while True:
+            self._got += self._secured.decrypt(self._into[self._got :])
+            if self._got < len(self._into):
+                return None
+            self._got, self._into, frame, self._frame = 0, self._head, self._frame, None
+            if frame is not None:
+                return frame
+            (size,) = LENGTH.unpack(self._head)
+            if size > FRAME:
+                raise ValueError(f"a frame of {size} bytes was announced, and {FRAME} are the most: another program?")
+            if size:
+                self._frame = torch.empty(size, dtype=torch.uint8)
+                self._into = self._frame.numpy().data
+
+    def _take(self, seconds: float) -> None:
+        """What has come, or comes in so many seconds. Whoever says nothing at all for too long is gone."""
+        try:
+            self._secured.take(self._room)
+            self._silent = 0.0
+        except BlockingIOError:
+            if seconds > 0.0:
+                began = time.monotonic()
+                _ready(self._plain, select.POLLIN, seconds, self._woken)
+                self._silent += min(time.monotonic() - began, seconds)  # no more: we may be who was held up
+                if self._silent >= SILENCE_SECONDS and not _ready(self._plain, select.POLLIN, 0.0):
+                    raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s") from None
+
+    # --- the end ---
+
+    @property
+    def _over(self) -> bool:
+        return self._closed or bool(self._reason)
+
+    @property
+    def _closed_here(self) -> str:
+        return f"the link to {self.peer} is closed"
+
+    def _broke(self, why: str) -> str:
+        return f"the link to {self.peer} broke: {why}"
+
+    def _end(self, reason: str) -> None:
+        """Nothing goes over this connection any more. The first reason given stays."""
+        self._reason = self._reason or reason
+        with suppress(OSError):
+            self._plain.shutdown(socket.SHUT_RDWR)
+        with self._turn:
+            self._turn.notify_all()
+
+    def _leave(self) -> None:
+        """Close everything, once nobody is about to use it."""
         if self._closed:
             self._say_goodbye()
-        self._end(reason)
-        with self._one_message, self._touching:  # nobody is about to use what is closed
-            self._secured.close()
+        self._end(self._closed_here)
+        with self._one_message, self._turn:
+            while self._receiving:
+                self._turn.wait(_IDLE_SECONDS)
+            self._plain.close()
             os.close(self._woken)
             os.close(self._wake)
             self.over.set()
         self._release(self)
 
-    def read_frame(self) -> Tensor | None:
-        """The next frame, in torch's memory; None where the peer has ended the link between two frames."""
-        size, head = 0, bytearray(LENGTH.size)
-        while not size:
-            if self._closed:  # also where heartbeats come without end
-                raise LinkError(f"the link to {self.peer} is closed")
-            self._beat()  # also while the other side has much to say
-            if not self._fill(memoryview(head)):
-                return None
-            (size,) = LENGTH.unpack(head)
-        if size > FRAME:
-            raise ValueError(f"a frame of {size} bytes was announced, and {FRAME} are the most: another program?")
-        frame = torch.empty(size, dtype=torch.uint8)
-        if not self._fill(frame.numpy().data):
-            raise ValueError("it ended within a frame")
-        return frame
-
-    def _fill(self, room: memoryview) -> bool:
-        """Read as much as there is room for; False where there is nothing any more."""
-        size, got = len(room), 0
-        while got < size:
-            try:
-                with self._touching:
-                    count = int(self._secured.read(size - got, room[got:]))
-            except ssl.SSLWantReadError:
-                self._wait()
-                continue
-            except ssl.SSLWantWriteError:
-                if not _ready(self._secured, select.POLLOUT, SILENCE_SECONDS):
-                    raise TimeoutError(f"nothing was taken for {SILENCE_SECONDS:g} s") from None
-                continue
-            if not count and got:
-                raise ValueError("it ended within a frame")
-            if not count:
-                return False
-            got += count
-        return True
-
-    def _wait(self) -> None:
-        """Until something comes. Whoever says nothing at all for too long is gone."""
-        self._beat()
-        until = time.monotonic() + SILENCE_SECONDS
-        while not _ready(self._secured, select.POLLIN, BEAT_SECONDS, self._woken):
-            late = time.monotonic() >= until
-            if late and not _ready(self._secured, select.POLLIN, 0.0, self._woken):  # we may be who was held up
-                raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s")
-            self._beat()
-        if self._closed:
-            raise LinkError(f"the link to {self.peer} is closed")
-
-    # --- the end ---
-
-    def _end(self, reason: str) -> None:
-        """Nothing goes over this connection any more. The first reason given stays."""
-        self._reason = self._reason or reason
-        self.incoming.end(self._reason)
-        with suppress(OSError):
-            socket.socket.shutdown(self._secured, socket.SHUT_RDWR)  # the method of the plain one: TLS stays over it
-
     def _say_goodbye(self) -> None:
         """End our direction, then wait for the peer's end: it has taken everything before that."""
-        with suppress(OSError, ValueError):
-            _ready(self._secured, select.POLLOUT, FLUSH_SECONDS)
-        with suppress(OSError, ValueError), self._touching:
-            self._secured.unwrap()  # says that this is the end; the answer is not waited for here
         until = time.monotonic() + FLUSH_SECONDS
         with suppress(OSError):
-            socket.socket.shutdown(self._secured, socket.SHUT_WR)
+            if _ready(self._plain, select.POLLOUT, FLUSH_SECONDS):
+                self._plain.send(self._secured.goodbye())
+            self._plain.shutdown(socket.SHUT_WR)
             while (left := until - time.monotonic()) > 0:
-                if _ready(self._secured, select.POLLIN, left) and not os.read(self._secured.fileno(), 1 << 16):
+                if _ready(self._plain, select.POLLIN, left) and not self._plain.recv(_RECORD):
                     return
 
     def close(self) -> None:
         """End the link, after what was sent has gone out and the peer has taken it, or after some seconds."""
         self._closed = True
-        self.incoming.cut(f"the link to {self.peer} is closed")
-        if self._touching.acquire(timeout=FLUSH_SECONDS):
-            try:
-                if not self.over.is_set():
-                    os.write(self._wake, b"x")
-            finally:
-                self._touching.release()
-        else:  # the peer keeps TLS busy
-            with suppress(OSError):
-                socket.socket.shutdown(self._secured, socket.SHUT_RDWR)
+        with self._turn:
+            if not self.over.is_set():
+                os.write(self._wake, b"x")
+            self._turn.notify_all()
         self.over.wait(2 * FLUSH_SECONDS)
 
 
-class Arrivals:
-    """Links that peers have made, until somebody accepts them."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._over = name, False
-        self._links: list[NetworkLink] = []
-        self._changed = threading.Condition()
-
-    def add(self, link: NetworkLink) -> None:
-        """One more, which reads already."""
-        with self._changed:
-            self._living().append(link)
-            self._changed.notify_all()
-
-    def accept(self, timeout: float | None = None) -> Link | None:
-        """The next link that a peer made and that still lives, or None where none came in so many seconds."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._over or self._living(), timeout):
-                return None
-            if self._over:
-                raise LinkError(f"{self._name} no longer listens")
-            return self._links.pop(0)
-
-    def _living(self) -> list[NetworkLink]:
-        self._links = [link for link in self._links if not link.over.is_set()]
-        return self._links
-
-    def close(self) -> None:
-        """Nobody comes any more."""
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
-
-
-def _ready(secured: ssl.SSLSocket, events: int, timeout: float, other: int = -1) -> bool:
+def _ready(plain: socket.socket, events: int, timeout: float, other: int = -1) -> bool:
     """Whether a socket may be read or written, or another file has something, within so many seconds."""
     poll = select.poll()
-    poll.register(secured.fileno(), events)
+    poll.register(plain.fileno(), events)
     if other >= 0:
         poll.register(other, select.POLLIN)
     return bool(poll.poll(1000 * timeout))
