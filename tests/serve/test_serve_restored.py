@@ -123,7 +123,8 @@ def test_an_older_copy_neither_predicts_nor_serves_until_somebody_answers_for_it
         with pytest.raises(StorageError, match=r"have 0 lines, and 1 were written.*tacit train --after-restore"):
             act()
     train(airport, after_restore=("Ada", "disk lost"))
-    (said,) = overrides(airport / "runs" / "small")
+    said, *more = overrides(airport / "runs" / "small")
+    assert not more, more
     assert (said.who, said.reason) == ("Ada", "disk lost")
     assert "the records of its predictions have 0 lines, and 1 were written" in said.what
 
