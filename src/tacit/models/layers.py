@@ -140,7 +140,7 @@ class Columns(nn.Module):
         numbers = columns(f"{self.prefix}numeric", numeric, self.numeric)
         parts = []
         if codes is not None:
-            self._check_codes(codes)
+            self.check_codes(codes)
             parts.append(self.table(codes + self.offsets).flatten(1))  # (batch, c * embedding)
         if numbers is not None:
             if not numbers.is_floating_point():
@@ -150,7 +150,7 @@ class Columns(nn.Module):
             same_rows(**{f"{self.prefix}categorical": codes, f"{self.prefix}numeric": numbers})
         return torch.cat(parts, dim=1)
 
-    def _check_codes(self, codes: Tensor) -> None:
+    def check_codes(self, codes: Tensor) -> None:
         """Refuse codes outside their own column: with offsets they would silently read another column's rows."""
         name = f"{self.prefix}categorical"
         if codes.dtype not in _CODES:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tacit.errors import TensorError
 from tacit.models import Columns
 from tacit.one_shot._batches import drawn, placed, rows_a_step
+from tacit.one_shot._cut_table import CutTable
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
 from tacit.one_shot.workers import ALONE, Epochs, Share, Workers
@@ -50,7 +51,7 @@ class TableTrunk(nn.Module):
         super().__init__()
         self.shape = {"cardinalities": list(cardinalities), "numeric": numeric, "width": width, "layers": layers}
         self.width, self.bare = width, not numeric  # without numbers there is one that is always 0
-        self.codes = Columns(list(cardinalities), 0, width) if len(cardinalities) else None
+        self.codes: Columns | CutTable | None = Columns(list(cardinalities), 0, width) if len(cardinalities) else None
         self.numbers = nn.Linear(max(numeric, 1), width)
         with torch.no_grad():
             for weight in (*(self.codes.parameters() if self.codes else ()), self.numbers.weight):
@@ -145,9 +146,28 @@ def shared(net: nn.Module, workers: Workers, batch: int) -> Share:
     """What this process has of a batch, which the network's own draws follow."""
     share = workers.share(batch)
     for layer in net.modules() if workers.count > 1 else ():
-        if isinstance(layer, Dropout):
+        if isinstance(layer, Dropout | CutTable):
             layer.share = share
     return share
+
+
+def cut(net: nn.Module, workers: Workers) -> dict[str, int]:
+    """Leave each of several processes its part of every large table; the names of their weights, and their rows."""
+    found = {}
+    for name, trunk in list(net.named_modules()) if workers.count > 1 else ():
+        if isinstance(trunk, TableTrunk) and isinstance(trunk.codes, Columns):
+            rows = sum(trunk.codes.cardinalities)
+            if rows >= workers.cut_from:
+                found[f"{name}.codes.table.weight"] = rows
+                trunk.codes = CutTable(trunk.codes, workers)
+    return found
+
+
+def join(net: nn.Module) -> None:
+    """Make tables whole again that were cut."""
+    for trunk in net.modules():
+        if isinstance(trunk, TableTrunk) and isinstance(trunk.codes, CutTable):
+            trunk.codes = trunk.codes.joined()
 
 
 def fit_scorer(
@@ -175,12 +195,14 @@ def fit_scorer(
     out = order[: max(1, int(count * fitting.out))] if count > 1 else order
     kept = order[len(out) :] if count > 1 else order
     judge, size = _judge(target), rows_a_step(len(kept), max(32, min(fitting.batch, len(kept) // 64)))
+    tables = cut(net, workers)
     net.to(where)
     optimizer = optimizer_of(net, where, fitting.rate, fitting.decay)
-    out = out[workers.rank :: workers.count]
-    judged = Target(target.values[out.cpu().numpy()], target.classes)
-    forward = workers.wrapped(net)
-    epochs = Epochs(net, optimizer, fitting.epochs, workers, name, patience=fitting.patience)
+    judging = out.tensor_split(-(-len(out) // _BLOCK))  # of about the same size: every process has rows of each
+    judged_here = [block[workers.share(len(block)).rows] for block in judging]
+    judged = Target(target.values[torch.cat(judged_here).cpu().numpy()], target.classes)
+    forward = workers.wrapped(net, tables)
+    epochs = Epochs(net, optimizer, fitting.epochs, workers, name, patience=fitting.patience, cut=tables)
     for epoch in epochs:
         net.train()
         batches = kept[torch.randperm(len(kept), device=home)].split(size)
@@ -192,14 +214,23 @@ def fit_scorer(
             (judge(scores if link is None else link(scores), truth) * share.weight).backward()
             optimizer.step()
         net.eval()
-        with torch.no_grad():
-            blocks = [net(*some) for _, *some in drawn(rows, out.split(_BLOCK), where)]
-        found = torch.cat(blocks).cpu().double()
-        epochs.judge(workers.mean(loss((found if link is None else link(found)).numpy(), judged), len(out)))
+        found = torch.cat(list(_scored(net, judging, drawn(rows, judged_here, where), workers))).cpu().double()
+        scored = (found if link is None else link(found)).numpy()
+        epochs.judge(workers.mean(loss(scored, judged), len(scored)))
         progress("fitting a network", epoch, fitting.epochs)
     net.load_state_dict(epochs.best)
-    net.to(CPU).eval()
+    join(net.to(CPU).eval())
     progress("fitting a network", fitting.epochs, fitting.epochs)
+
+
+@torch.no_grad()
+def _scored(
+    net: nn.Module, blocks: Sequence[Tensor], here: Iterator[list[Tensor]], workers: Workers
+) -> Iterator[Tensor]:
+    """Scores of one's share of some rows: all processes go through all blocks, for some may have to ask the others."""
+    for block, (_, *some) in zip(blocks, here, strict=True):
+        shared(net, workers, len(block))
+        yield net(*some)
 
 
 def scores_of(net: nn.Module, tensors: Sequence[Tensor]) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from tacit.align.encoder import Inputs
 from tacit.errors import UsageError
 from tacit.models.layers import count
 from tacit.one_shot._batches import drawn, placed, rows_a_step
-from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, optimizer_of, same_draws, shared
+from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, cut, join, optimizer_of, same_draws, shared
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.workers import ALONE, Epochs, Workers
 
@@ -62,11 +62,12 @@ def pretrain(
             net, loss_of = Scorer(trunk, trunk.width, sum(sizes)), partial(_masked_loss, sizes)
         else:
             net = Scorer(trunk, trunk.width, trunk.width)
+        tables = cut(net, workers)
         optimizer = optimizer_of(net.to(where), where, 2e-3)
         rows = placed(inputs.tensors if isinstance(inputs, Inputs) else [inputs], where)
-        forward = workers.wrapped(net)
+        forward = workers.wrapped(net, tables)
         net.train()
-        for epoch in Epochs(net, optimizer, epochs, workers, "without labels"):
+        for epoch in Epochs(net, optimizer, epochs, workers, "without labels", cut=tables):
             batches = torch.randperm(len(inputs), device=rows[0].device).split(size)
             for batch in drawn(rows, batches, where):
                 if len(batch[0]) > 1:  # one row alone has no other to take cells from
@@ -75,6 +76,7 @@ def pretrain(
                     (loss_of(forward, batch, share.rows) * share.weight).backward()
                     optimizer.step()
             progress("learning without labels", epoch, epochs)
+        join(net.to(CPU))
     return trunk.to(CPU).eval()
 
 

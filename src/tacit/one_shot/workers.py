@@ -12,14 +12,16 @@ import json
 import math
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
+import torch.distributed.nn.functional  # if it were imported after `join`, it would hold on to the processes' group
 from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.rendezvous import rendezvous
@@ -51,6 +53,7 @@ class Workers:
     here: int = 1  # how many of them share this machine's cores
     keep: Path | None = None  # the folder in which the first one writes how far it is, to go on from; None for none
     device: str = "cpu"  # where networks learn: "cpu", "cuda", or "auto" for CUDA where there is one
+    cut_from: int = 1 << 12  # codes from which on several processes cut a table up among them
 
     @classmethod
     def started(cls) -> Workers:
@@ -106,6 +109,8 @@ class Workers:
         """Everything in which they talk: where another process ends, this one says so."""
         try:
             yield
+            if self.count > 1:
+                distributed.destroy_process_group()  # and its threads, which could abort a process that ends
         except RuntimeError as error:
             if self.count == 1 or not ("gloo" in str(error) or isinstance(error, distributed.DistError)):
                 raise
@@ -128,11 +133,23 @@ class Workers:
         mine = len(range(batch)[rows])
         return Share(rows, batch, mine * self.count / batch) if mine else Share(slice(1), batch, 0.0)
 
-    def wrapped(self, net: nn.Module) -> nn.Module:
-        """The network so that its gradients are means over all processes."""
+    def wrapped(self, net: nn.Module, cut: Collection[str]) -> nn.Module:
+        """The network so that its gradients are means over all processes, those of cut tables excepted."""
         if self.count == 1:
             return net
-        return nn.parallel.DistributedDataParallel(net)
+        kind = nn.parallel.DistributedDataParallel
+        kind._set_params_and_buffers_to_ignore_for_model(net, list(cut))
+        return kind(net)
+
+    def whole_table(self, mine: Tensor, rows: int) -> Tensor:
+        """A tensor of so many rows from the parts of all processes: each has every so-many-th row."""
+        whole = mine.new_empty(rows, mine.shape[1])
+        for rank in range(self.count):
+            place = whole[rank :: self.count]
+            part = mine.contiguous() if rank == self.rank else torch.empty_like(place)
+            distributed.broadcast(part, rank)
+            place.copy_(part)
+        return whole
 
     def mean(self, value: float, rows: int) -> float:
         """The mean over all rows of all processes, where this is that over one's own."""
@@ -169,8 +186,9 @@ ALONE = Workers()
 class Epochs:
     """The epochs that are left of fitting a network: it goes on where its file in the processes' folder says.
 
-    After each one it is written down, and all processes have the weights of the first. `patience` is after how many
-    epochs without a better loss it is over; None for never.
+    After each one it is written down, and all processes have the weights of the first. Of tables that are cut up, each
+    keeps its part, and what is written down is whole: any number of processes goes on from it. `patience` is after how
+    many epochs without a better loss it is over; None for never.
     """
 
     def __init__(
@@ -182,28 +200,57 @@ class Epochs:
         name: str,
         *,
         patience: int | None = None,
+        cut: Mapping[str, int] = MappingProxyType({}),  # weights of tables that are cut up: how many rows each has
     ) -> None:
         self.net, self.optimizer, self.most, self.patience, self.workers = net, optimizer, most, patience, workers
         keep = workers.keep if workers.rank == 0 else None
         self.file = None if keep is None else keep / f"{name}.safetensors"
         self.done, self.best_epoch, self.best_loss = 0, 0, math.inf
         self.best = deepcopy(net.state_dict())
+        numbers = {weight: number for number, (weight, _) in enumerate(net.named_parameters())}
+        self.cut = [(weight, numbers[weight], rows) for weight, rows in cut.items()]
 
     def __iter__(self) -> Iterator[int]:
         """The numbers of the epochs that are left."""
-        if self.file is not None and self.file.exists():
-            try:
-                self._go_on(load(self.file).state)
-            except (RuntimeError, ValueError, KeyError) as error:
-                told = f"{self.file} is not of this network ({error}): delete it, and fitting begins anew"
-                raise StorageError(told) from None
+        kept = self.workers.same(self.file is not None)
+        self._begin()
         self._agree()
         while self.done < self.most and (self.patience is None or self.done - self.best_epoch < self.patience):
             yield self.done + 1
             self.done += 1
-            if self.file is not None:
-                save(self.file, self._state())
+            if kept:
+                self._write()
             self._agree()
+
+    def _begin(self) -> None:
+        """Go on from the file, if there is one."""
+        state = load(self.file).state if self.file is not None and self.file.exists() else None
+        state = self.workers.same(state) if self.cut else state
+        if state is not None:
+            try:
+                for tensors, name, _ in self._cut_of(state):
+                    tensors[name] = tensors[name][self.workers.rank :: self.workers.count].clone()
+                self._go_on(state)
+            except (RuntimeError, ValueError, KeyError) as error:
+                file = self.file or "what the first process has kept"
+                told = f"{file} is not of this network ({error}): delete it, and fitting begins anew"
+                raise StorageError(told) from None
+
+    def _write(self) -> None:
+        state = self._state()
+        for tensors, name, rows in self._cut_of(state):
+            whole = self.workers.whole_table(tensors[name].cpu(), rows)
+            tensors[name] = whole if self.file is not None else tensors[name]  # one at a time, but at the first
+        if self.file is not None:
+            save(self.file, state)
+
+    def _cut_of(self, state: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, int]]:
+        """Where a state has tensors of cut tables: in what, under which name, and of how many rows in all."""
+        for weight, number, rows in self.cut:
+            yield state["net"], weight, rows
+            yield state["best"], weight, rows
+            moments = state["optimizer"]["state"].get(number, {})
+            yield from ((moments, name, rows) for name, value in moments.items() if getattr(value, "ndim", 0) == 2)
 
     def judge(self, loss: float) -> None:
         """Keep the weights of this epoch if they are the best so far."""
@@ -211,16 +258,24 @@ class Epochs:
             self.best, self.best_loss, self.best_epoch = deepcopy(self.net.state_dict()), loss, self.done + 1
 
     def _agree(self) -> None:
+        """Have what the first process has, but for one's own part of tables."""
         if self.workers.count > 1:
-            state = self.workers.same(self._state())
+            mine, told = self._state(), self._state()
+            for tensors, name, _ in self._cut_of(told):
+                tensors[name] = tensors[name].new_empty(0, 0)
+            told = self.workers.same(told)
             if self.workers.rank:
-                self._go_on(state)
+                for (tensors, name, _), (own, _, _) in zip(self._cut_of(told), self._cut_of(mine), strict=True):
+                    tensors[name] = own[name]
+                self._go_on(told)
 
     def _state(self) -> dict[str, Any]:
+        optimizer = self.optimizer.state_dict()
+        moments = {number: dict(found) for number, found in optimizer["state"].items()}  # not the optimizer's own
         return {
-            "net": self.net.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "best": self.best,
+            "net": dict(self.net.state_dict()),
+            "optimizer": {**optimizer, "state": moments},
+            "best": dict(self.best),
             "at": (self.done, self.best_epoch, self.best_loss),
             "draws": self._draws(),
         }
