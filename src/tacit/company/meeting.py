@@ -18,6 +18,7 @@ from tacit.cut.handshake import PROTOCOL
 from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
+from tacit.wire.lanes import Lanes
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
 from tacit.wire.network_link import ROOM, NetworkLink
@@ -58,7 +59,7 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
 
 def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
     """Let all messages wait that may be on their way: else two that both send would wait for each other."""
-    if contract.depth > 1 and isinstance(link, NetworkLink):
+    if contract.depth > 1 and isinstance(link, NetworkLink | Lanes):
         frames = max(limits[kind].frames for kind in ("embedding", "gradient", "evaluation"))
         link.room = ROOM + contract.depth * frames
 
@@ -72,7 +73,8 @@ def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> clos
 def dial(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Link:
     """One attempt of a feature party to reach the label party."""
     name = contract.label_party
-    return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits)
+    network = folder.config.network
+    return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits, lanes=network.lanes)
 
 
 def meet(

@@ -1,25 +1,29 @@
 """Links between machines: TCP with mutual TLS 1.3, where each side takes exactly the certificates that it has pinned.
 
-One connection is one link. Each frame of the codec goes after its length, in four bytes.
+One connection is one link, or several are. Each frame of the codec goes after its length, in four bytes.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import selectors
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 from tacit.wire.codec import Limit
+from tacit.wire.lanes import Lanes
 from tacit.wire.line import Arrivals
 from tacit.wire.network_link import LENGTH, NetworkLink, Secured, in_words
 from tacit.wire.reaching import reach
@@ -28,7 +32,9 @@ CONNECTIONS = 4096  # strangers at a time; half of all files that may be open wh
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 HANDSHAKE_SECONDS = 10.0  # who does not finish TLS in that time does not stay
 
+LANES = 16  # connections of one link, at most
 WELCOME = b"tacit link 2"  # the listener's first frame, and its answer to the same one; another answer says why not
+_LANE = struct.Struct("<16sBB")  # after it, where a link has several: what they share, which one this is, of how many
 
 
 def _context(protocol: int, identity: Identity, roots: bytes) -> ssl.SSLContext:
@@ -72,6 +78,7 @@ class Server:
         self.accept = self._arrivals.accept
         self._strangers: dict[Secured, float] = {}  # until when each may take, the longest here first
         self._known: dict[Secured, str] = {}  # those of them that have shown a pinned certificate: whose it is
+        self._lanes: dict[Secured, tuple[str, bytes, int, int]] = {}  # those that wait for others to be one link with
         self._over = False
         self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
@@ -93,11 +100,11 @@ class Server:
             self._wake.send(b"x")
         self._door.join()
         self._wake.close()
-        ending = [threading.Thread(target=link.close) for link in list(self._links)]  # nobody makes another one now
-        for each in ending:  # all at once: a peer that does not hang up is waited for some seconds
-            each.start()
-        for each in ending:
-            each.join()
+        ending = list(self._links)  # nobody makes another one now
+        for link in ending:  # all at once: a peer that does not hang up is waited for some seconds
+            link.close(0.0)
+        for link in ending:
+            link.close()
 
     # --- the door: one thread for all that have not shown who they are ---
 
@@ -139,6 +146,7 @@ class Server:
 
     def _forget(self, stranger: Secured) -> None:
         self._known.pop(stranger, None)
+        self._lanes.pop(stranger, None)
         del self._strangers[stranger]
         self._selector.unregister(stranger)
 
@@ -150,8 +158,8 @@ class Server:
                 if stranger.shake():
                     self._known[stranger] = self._names[_shown(stranger)]
                     stranger.say(_framed(WELCOME))
-            elif said := stranger.heard(LENGTH.size + len(WELCOME)):
-                self._admit(stranger, self._known[stranger], said)
+            elif said := stranger.heard(LENGTH.size + len(WELCOME) + _LANE.size):
+                self._place(stranger, self._known[stranger], said)
         except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
             return
         except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
@@ -159,20 +167,38 @@ class Server:
                 stranger.take()
             self._drop(stranger)
 
-    def _admit(self, secured: Secured, name: str, said: bytes) -> None:
-        """Make a link of a connection, if its peer wants one and has not too many."""
+    def _place(self, secured: Secured, name: str, said: bytes) -> None:
+        """Hear which connection of which link this is; the last of them makes it."""
+        if said == _framed(WELCOME):
+            self._admit(name, [secured])
+            return
+        shared, number, count = _LANE.unpack(said[-_LANE.size :].rjust(_LANE.size))
+        if said != _framed(_lane(shared, number, count)) or secured in self._lanes or not number < count <= LANES:
+            self._drop(secured)  # who only looks whether we are there says nothing
+            return
+        self._lanes[secured] = name, shared, count, number
+        found = {key[-1]: lane for lane, key in self._lanes.items() if key[:-1] == (name, shared, count)}
+        if len(found) == count:
+            self._admit(name, [found[number] for number in range(count)])
+
+    def _admit(self, name: str, lanes: list[Secured]) -> None:
+        """Make a link of these connections, if its peer has not too many."""
         with self._lock:
-            free = sum(each.peer == name for each in self._links) < STREAMS
-            if said == _framed(WELCOME):  # who only looks whether we are there says nothing
-                secured.say(said if free else _framed(f"{name} has {STREAMS} links already: close one".encode()))
-            if not free or said != _framed(WELCOME):
-                self._drop(secured)
+            there = sum(each.peer == name for each in self._links)
+            free = there + len(lanes) <= STREAMS * len(lanes)
+            word = WELCOME if free else f"{name} has {STREAMS} links already: close one".encode()
+            for secured in lanes:
+                secured.say(_framed(word))
+            if not free:
+                for secured in lanes:
+                    self._drop(secured)
                 return
-            link = NetworkLink(name, self._limits, secured, self._leave)
-            link.start()  # its end waits for this lock
-            self._forget(secured)
-            self._links.append(link)
-            self._arrivals.add(link)
+            made = [NetworkLink(name, self._limits, secured, self._leave) for secured in lanes]
+            for secured, link in zip(lanes, made, strict=True):
+                link.start()  # its end waits for this lock
+                self._forget(secured)
+            self._links += made
+            self._arrivals.add(made[0] if len(made) == 1 else Lanes(made))
 
     def _leave(self, link: NetworkLink) -> None:
         with self._lock:
@@ -234,15 +260,28 @@ def connect(
     trusted_pem: bytes,
     limits: Mapping[str, Limit],
     timeout: float = 10.0,
-) -> NetworkLink:
-    """Connect to a peer that listens, once; a `LinkError` where trying again may help.
+    lanes: int = 1,
+) -> NetworkLink | Lanes:
+    """Connect to a peer that listens, once, over so many connections; a `LinkError` where trying again may help.
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
     """
-    secured = _secured(address, identity, trusted_name, trusted_pem, timeout, link=True)
-    link = NetworkLink(trusted_name, limits, secured)
-    link.start()
-    return link
+    asked, shared = (address, identity, trusted_name, trusted_pem, timeout), os.urandom(16)
+    if lanes == 1:
+        secured = [_secured(*asked, WELCOME)]
+    else:
+        with ThreadPoolExecutor(lanes) as pool:  # all at once: they are answered together
+            coming = [pool.submit(_secured, *asked, _lane(shared, number, lanes)) for number in range(lanes)]
+        failed = [error for each in coming if (error := each.exception()) is not None]
+        secured = [each.result() for each in coming if each.exception() is None]
+        if failed:
+            for each in secured:
+                each.plain.close()
+            raise failed[0]
+    made = [NetworkLink(trusted_name, limits, each) for each in secured]
+    for link in made:
+        link.start()
+    return made[0] if lanes == 1 else Lanes(made)
 
 
 def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float = 10.0) -> None:
@@ -250,13 +289,13 @@ def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes
 
     Nothing but the handshake is said, so that a run of the peer goes on with the link that it has.
     """
-    _secured(address, identity, trusted_name, trusted_pem, timeout, link=False).plain.close()
+    _secured(address, identity, trusted_name, trusted_pem, timeout, None).plain.close()
 
 
 def _secured(
-    address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, *, link: bool
+    address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, word: bytes | None
 ) -> Secured:
-    """A connection on which both sides have taken the other's certificate and, for a link, said that they want one."""
+    """A connection on which both sides have taken the other's certificate and, after a word, made it part of a link."""
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
         raise UsageError(f"the certificate pinned for {trusted_name} is that of {pinned.name}")
@@ -275,8 +314,8 @@ def _secured(
                 raise _another(where, pinned, "another one")
             met = True
             first = _frame(secured, until)
-            if first == WELCOME and link:
-                secured.say(_framed(WELCOME))
+            if first == WELCOME and word is not None:
+                secured.say(_framed(word))
                 first = _frame(secured, until)
         except TimeoutError:
             raise LinkError(f"{where} did not answer within {timeout:g} s") from None
@@ -287,6 +326,11 @@ def _secured(
             raise LinkError(f"{where} takes no link from us: {text}")
         failing.pop_all()
     return secured
+
+
+def _lane(shared: bytes, number: int, count: int) -> bytes:
+    """The word for one of several connections that are one link."""
+    return WELCOME + _LANE.pack(shared, number, count)
 
 
 def _framed(word: bytes) -> bytes:

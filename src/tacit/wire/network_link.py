@@ -129,7 +129,7 @@ class NetworkLink:
         secured: Secured,  # after its handshake
         release: Callable[[NetworkLink], None] = lambda link: None,  # called when it is over
     ) -> None:
-        self.peer, self._assembler, self._one_message = peer, Assembler(limits), threading.Lock()
+        self.peer, self._assembler, self.one_message = peer, Assembler(limits), threading.Lock()
         self._secured, self._plain = secured, secured.plain
         self._plain.setblocking(False)
         with suppress(OSError):  # of a connection that is gone already
@@ -163,11 +163,8 @@ class NetworkLink:
     # --- out ---
 
     def send(self, message: Message) -> None:
-        """Hand a message over; wait while the peer takes nothing, but not for ever: then it is gone.
-
-        The tensor may be changed afterwards.
-        """
-        with self._one_message:
+        """Hand a message over, whose tensor may change then; wait while the peer takes nothing, but not for ever."""
+        with self.one_message:
             for head, content in pieces(message):
                 self.write_frame(head, content)
 
@@ -180,8 +177,7 @@ class NetworkLink:
             for start in range(_AT_ONCE, len(rest), _AT_ONCE):
                 self._push(self._secured.encrypt(rest[start : start + _AT_ONCE]))
         except (OSError, ValueError) as error:  # ValueError: TLS is over
-            self._hear_out()
-            self._end(self._broke(in_words(error)))
+            self.give_up(self._broke(in_words(error)))
             raise LinkError(self._reason) from None
         except LinkError:
             raise
@@ -203,27 +199,27 @@ class NetworkLink:
 
     def _beat(self) -> None:
         """Say that we are there, unless something was just said or is being said."""
-        if time.monotonic() - self._sent > BEAT_SECONDS and self._one_message.acquire(blocking=False):
+        if time.monotonic() - self._sent > BEAT_SECONDS and self.one_message.acquire(blocking=False):
             try:
                 if _ready(self._plain, select.POLLOUT, 0.0):  # then there is room for so few bytes
                     with suppress(LinkError):
                         self.write_frame(b"")
             finally:
-                self._one_message.release()
+                self.one_message.release()
 
     # --- in ---
 
     def recv(self, timeout: float | None = None) -> Message | None:
         """The next message, or None where it was not complete in so many seconds; what came of it is kept."""
         until = time.monotonic() + (math.inf if timeout is None else timeout)
-        while (frame := self._next(until)) is not None:
+        while (frame := self.next_frame(until)) is not None:
             message = self._assembler.feed(frame)
             if message is not None:
                 return message
         return None
 
-    def _next(self, until: float) -> Tensor | None:
-        """The next frame: one that was read ahead, or read here and now."""
+    def next_frame(self, until: float) -> Tensor | None:
+        """The next frame by this time: one that was read ahead, or read here and now."""
         if not self._ahead and self._take_turn():
             try:
                 while not (self._ahead or self._over):
@@ -339,6 +335,11 @@ class NetworkLink:
     def _broke(self, why: str) -> str:
         return f"the link to {self.peer} broke: {why}"
 
+    def give_up(self, reason: str) -> None:
+        """End it at once; what came before that can still be received."""
+        self._hear_out()
+        self._end(reason)
+
     def _end(self, reason: str) -> None:
         """Nothing goes over this connection any more. The first reason given stays."""
         self._reason = self._reason or reason
@@ -352,7 +353,7 @@ class NetworkLink:
         if self._closed:
             self._say_goodbye()
         self._end(self._closed_here)
-        with self._one_message, self._turn:
+        with self.one_message, self._turn:
             while self._receiving:
                 self._turn.wait(_IDLE_SECONDS)
             self._plain.close()
@@ -372,14 +373,14 @@ class NetworkLink:
                 if _ready(self._plain, select.POLLIN, left) and not self._plain.recv(_RECORD):
                     return
 
-    def close(self) -> None:
-        """End the link, after what was sent has gone out and the peer has taken it, or after some seconds."""
+    def close(self, seconds: float | None = None) -> None:
+        """End the link when the peer has taken what was sent, or after some seconds; wait for that, if not for less."""
         self._closed = True
         with self._turn:
             if not self.over.is_set():
                 os.write(self._wake, b"x")
             self._turn.notify_all()
-        self.over.wait(2 * FLUSH_SECONDS)
+        self.over.wait(2 * FLUSH_SECONDS if seconds is None else seconds)
 
 
 def _ready(plain: socket.socket, events: int, timeout: float, other: int = -1) -> bool:
