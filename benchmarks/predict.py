@@ -35,17 +35,14 @@ def run() -> Iterator[Result]:
     rows = int(os.environ.get("TACIT_BENCH_ROWS", ROWS))
     size = rows * (1 + WIDTH)
     with tempfile.TemporaryDirectory() as scratch:
-        companies = prepare(Path(scratch), epochs=1, rows=4096, seed=0, limit=None)
-        for verb in ("align", "train"):
-            together(list(companies), verb, lambda: None)
-        airline, airport = companies
-        table, file = _grown(airport, rows), _grown(airline, rows)
+        airline, airport = trained_companies(Path(scratch))
+        table, file = grown(airport, rows), grown(airline, rows)
         ours, bare = [], []
         for number in range(ROUNDS if rows <= _MANY else 1):
             out = Path(scratch) / f"{number}.parquet"
-            ours.append(_both(["predict", airline.folder, file, out], ["predict", airport.folder, table]))
+            ours.append(both(["predict", airline.folder, file, out], ["predict", airport.folder, table]))
             port = free_port()
-            bare.append(_both(["receive", airline.folder, port, size], ["send", port, size]))
+            bare.append(both(["receive", airline.folder, port, size], ["send", port, size]))
             out.unlink()
     timed = (1 - 1 / ours[0][0]["count"]) * size / 1e6  # what came after the first part
     rates = [timed / min(one["parts"] for one, _ in each) for each in (ours, bare)]
@@ -60,7 +57,16 @@ def run() -> Iterator[Result]:
         yield Result("predict", f"the most memory of the {party} party's process", peak, "MB")
 
 
-def _grown(company: Company, rows: int) -> Path:
+def trained_companies(scratch: Path) -> tuple[Company, Company]:
+    """Two companies that have trained a little."""
+    companies = prepare(scratch, epochs=1, rows=4096, seed=0, limit=None)
+    for verb in ("align", "train"):
+        together(list(companies), verb, lambda: None)
+    airline, airport = companies
+    return airline, airport
+
+
+def grown(company: Company, rows: int) -> Path:
     """A file of so many rows, by repeating a party's own under new ids, in which both sides agree."""
     own = pl.read_parquet(company.folder / "flights.parquet").sort("flight_id")
     path = company.folder / "grown.parquet"
@@ -69,11 +75,14 @@ def _grown(company: Company, rows: int) -> Path:
     return path
 
 
-def _both(receiver: Sequence[object], sender: Sequence[object]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What both sides tell, in processes of their own."""
+def both(
+    receiver: Sequence[object], sender: Sequence[object], where: tuple[list[str], list[str]] = ([], [])
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What both sides tell, in processes of their own; `where` is what each command begins with."""
     command = [sys.executable, "-m", "benchmarks._predicting"]
-    running = subprocess.Popen([*command, *map(str, receiver)], stdout=subprocess.PIPE, text=True)
-    sent = subprocess.run([*command, *map(str, sender)], stdout=subprocess.PIPE, text=True, check=True)
+    there, here = ([*begin, *command] for begin in where)
+    running = subprocess.Popen([*there, *map(str, receiver)], stdout=subprocess.PIPE, text=True)
+    sent = subprocess.run([*here, *map(str, sender)], stdout=subprocess.PIPE, text=True, check=True)
     said, _ = running.communicate()
     if running.returncode:
         raise RuntimeError(f"{receiver[0]} ended with {running.returncode}")
