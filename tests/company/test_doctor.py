@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import threading
@@ -19,6 +20,7 @@ from tacit.company.folder import Folder, create
 from tacit.company.meeting import alignment_limits
 from tacit.errors import LinkError, UsageError
 from tacit.wire import certificates, network
+from tests.torture.relay import Relay
 
 MACHINE = ["versions", "extras", "GPU", "clock", "disk"]
 
@@ -138,6 +140,18 @@ def test_a_sound_feature_party_reaches_the_label_party(companies, door):
     assert found["the way to airline"].verdict == "ok", found["the way to airline"]
     assert "shows the pinned certificate and takes ours" in found["the way to airline"].seen
     assert broken(companies[1]) == []
+
+
+def test_a_long_round_trip_is_told_with_what_helps(companies, door):
+    port = int(door.address.rpartition(":")[2])
+    with Relay(port, delay=0.05) as relay:
+        edit(companies[1], "party.toml", f":{port}", f":{relay.port}")
+        found = examine(companies[1])["the way to airline"]
+        assert found.verdict == "ok"
+        assert 60 < int(re.search(r"a round trip takes about (\d+) ms", found.seen)[1]) < 1000
+        assert "lanes = 4" in found.do
+        edit(companies[1], "party.toml", "network.connect", "network.lanes = 4\nnetwork.connect")
+        assert not examine(companies[1])["the way to airline"].do
 
 
 def test_no_folder(tmp_path):
