@@ -1,7 +1,7 @@
 """Split training over a line of 40 ms each way, by how many batches may be on their way at once, beside loopback.
 
 All is answered before every 64th step, where a gate may decide, and before each 200th, where a checkpoint is written.
-The line is one with the system's own TCP (`_long_line`), which needs root: without it nothing is measured.
+The line is one with the system's own TCP (`PacketLine`), which needs root: without it nothing is measured.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks._long_line import ADDRESSES, inside, long_line, possible
 from benchmarks._measure import Result
 from benchmarks.parties import PROTECT, Work, two_processes
 from benchmarks.step import BATCH
+from tests.torture.packets import ADDRESSES, PacketLine
+from tests.torture.world import FEATURES, LABEL
 
 DELAY = 0.04
 DEPTHS = (1, 4, 8, 16)
@@ -27,13 +28,13 @@ _AHEAD = 32  # steps before those that are timed: what was on its way in a pause
 
 def run() -> Iterator[Result]:
     """All by turns, so that a busy machine disturbs them alike; those that do not work wait for their next line."""
-    if not possible():
+    if not PacketLine.possible():
         print("slow_line: such a line can be made by root alone, and with /dev/net/tun: left out", file=sys.stderr)
         return
     with ExitStack() as stack:
-        near, far = stack.enter_context(long_line(DELAY))
+        packets = stack.enter_context(PacketLine(delay=DELAY, largest=60_000))
         loopback = {depth: _begun(stack, depth) for depth in (1, 8)}
-        line = {"host": ADDRESSES[1], "where": (inside(far), inside(near))}
+        line = {"host": ADDRESSES[LABEL], "where": (packets.inside(LABEL), packets.inside(FEATURES))}
         slow = {depth: _begun(stack, depth, **line) for depth in DEPTHS}
         rates = {work: list[float]() for work in (*loopback.values(), *slow.values())}
         for _ in range(ROUNDS):

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from tacit.wire.network import allow_files
 from tests.torture.bench import Bench, Result
 from tests.torture.intruder import Flood
-from tests.torture.packets import ADDRESSES, LossyNetwork
+from tests.torture.packets import ADDRESSES, PacketLine
 from tests.torture.processes import ROOT, WORKER, read_events
 from tests.torture.relay import Relay
 from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check, free_port
@@ -133,13 +133,13 @@ def _open_files(pid: int) -> int:
 
 def lossy(bench: Bench) -> Result:
     """Packets are lost between two network namespaces; TCP sends them again, and nothing of that is seen above it."""
-    if not LossyNetwork.possible():
+    if not PacketLine.possible():
         return Result("left out: namespaces of the network need root and `ip`", {"left_out": True})
     training = bench.halfway()
     for name in PARTIES:
         training.edit(name, r"127\.0\.0\.1", ADDRESSES[LABEL])
     began = time.monotonic()
-    with LossyNetwork(loss=_LOSS, delay=_DELAY / 4, seed=bench.seed) as line, ExitStack() as stack:
+    with PacketLine(loss=_LOSS, delay=_DELAY / 4, seed=bench.seed) as line, ExitStack() as stack:
         running = []
         for name in PARTIES:
             options = ["--folder", str(training.party(name)), "--events", str(training.events(name))]
