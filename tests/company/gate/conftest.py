@@ -1,7 +1,6 @@
 """Two small companies whose gradients and embeddings tell something, ready to train under a limit."""
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -96,7 +95,6 @@ class Companies:
         Who waits for a peer that has ended is ended as well, and has raised `LeftAloneError`.
         """
         over = threading.Event()
-        os.environ["TACIT_STATE"] = str(self.state)
 
         def waiting(peer, seconds, why):
             if over.is_set():
@@ -117,7 +115,8 @@ class Companies:
                 except KilledError:
                     continue
 
-        with ThreadPoolExecutor(2) as pool:
+        with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(2) as pool:
+            patched.setenv("TACIT_STATE", str(self.state))
             futures = [pool.submit(one, self.airline, airline), pool.submit(one, self.airport, airport)]
             return [future.result(timeout=patience) for future in futures]
 
