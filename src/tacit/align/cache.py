@@ -146,13 +146,14 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def file_facts(path: Path) -> Facts:
-    """By which a changed file is noticed."""
+    """By which a changed file is noticed, also where another one with its size and time took its place (`cp -p`)."""
     path = path.resolve()
     try:
         status = path.stat()
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror}): correct the path") from None
-    return {"path": str(path), "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+    times = {"modified_ns": status.st_mtime_ns, "changed_ns": status.st_ctime_ns}
+    return {"path": str(path), "bytes": status.st_size, **times}
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
