@@ -106,7 +106,7 @@ def test_where_one_breaks_both_ends_hear_it_and_all_are_over(server, ends, broke
     left, right = ends
     left.send(small(0))
     assert right.recv(SECONDS).step == 0
-    left._lanes[broken]._plain.shutdown(socket.SHUT_RDWR)
+    left._lanes[broken].plain.shutdown(socket.SHUT_RDWR)
     for sender, receiver in ((left, right), (right, left)):
         with pytest.raises(LinkError):
             send_some(sender)
@@ -130,7 +130,7 @@ def test_last_words_are_heard_by_who_fails_to_send(ends):
     right.send(control("hello", 1, {"why": "refused"}))
     right.send(control("hello", 2, {"why": "and gone"}))
     for lane in right._lanes:
-        lane._end("gone")
+        lane.end("gone")
     with pytest.raises(LinkError):
         send_some(left, 1000)
     assert read_control(left.recv(SECONDS)) == {"why": "refused"}
@@ -168,7 +168,7 @@ def test_an_interrupt_between_two_frames_ends_all(ends, monkeypatch):
     monkeypatch.setattr(network_link.NetworkLink, "write_frame", interrupted)
     with pytest.raises(KeyboardInterrupt):
         left.send(Message(0, "embedding", torch.zeros(20_000, 128), b""))
-    with pytest.raises(LinkError, match="broke within a message"):
+    with pytest.raises(LinkError, match="a message was interrupted"):
         left.send(small(1))
     with pytest.raises(LinkError):
         right.recv(SECONDS)
@@ -265,4 +265,7 @@ def test_where_nobody_listens_nothing_is_left():
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(LinkError, match="nothing listens"):
         join(server, lanes=COUNT)
-    assert len(os.listdir("/proc/self/fd")) == before
+    until = time.monotonic() + SECONDS
+    while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < until:  # the first failure is not waited for
+        time.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) <= before

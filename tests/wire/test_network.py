@@ -17,6 +17,7 @@ from tacit.contracts import Message
 from tacit.errors import DataError, LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire import certificates, network, network_link
 from tacit.wire.codec import FRAME, Limit, control, read_control
+from tacit.wire.opening import Opening
 from tests.wire.connecting import AIRLINE, AIRPORT, LIMITS, OTHER, SECONDS, bare, join, opened
 
 
@@ -348,9 +349,9 @@ def test_what_comes_all_the_time_does_not_move_the_deadline():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b"one more")
-        secured = network_link.Secured(ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        opening = Opening(ours, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         with pytest.raises(TimeoutError):
-            network._take(secured, time.monotonic() - 0.01)
+            opening.take_until(time.monotonic() - 0.01)
 
 
 def test_a_listener_is_closed_once(server):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from tacit.models import Columns
-from tacit.one_shot.workers import Share, Workers
+from tacit.one_shot.workers import PATIENCE, Share, Workers
 
 
 class CutTable(nn.Module):
@@ -29,7 +29,7 @@ class CutTable(nn.Module):
         mine = whole.table.weight.detach()[workers.rank :: workers.count]
         self.table = nn.Embedding.from_pretrained(mine.clone(), freeze=False)  # named as the whole one
         whole.table.weight = nn.Parameter(mine.new_empty(0))
-        self.group = distributed.new_group()  # so that gradients of other weights do not come in between
+        self.group = distributed.new_group(timeout=PATIENCE)  # so that gradients of other weights do not come between
 
     def forward(self, categorical: Tensor) -> Tensor:
         """Codes of one's rows (rows, columns) to sums (rows, width)."""

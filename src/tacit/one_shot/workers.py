@@ -30,7 +30,9 @@ from tacit.errors import LinkError, StorageError, UsageError
 from tacit.models.layers import device_named
 from tacit.wire.checkpoint import flatten, load, rebuild, save
 
-_PATIENCE = datetime.timedelta(days=30)  # the others wait while the first one waits for its partner; torchrun watches
+PATIENCE = datetime.timedelta(days=30)
+"""For which processes wait for each other: the first one may wait for its partner, and torchrun watches."""
+
 _NOT_THERE = datetime.timedelta(seconds=3)  # after which a store that does not answer is none
 _LEFT_OUT = 10  # one row of so many is left out to stop on, and every process needs one
 
@@ -85,15 +87,13 @@ class Workers:
             if self.here == self.count and any(name == "lo" for _, name in socket.if_nameindex()):
                 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # nobody else needs to reach them
             store = self._store()
-            distributed.init_process_group(
-                "gloo", store=store, rank=self.rank, world_size=self.count, timeout=_PATIENCE
-            )
+            distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.count, timeout=PATIENCE)
 
     def _store(self) -> TCPStore:
         """Where they find each other: one of this start alone, for torchrun's keeps what was there before a restart."""
-        kept, host = next(rendezvous("env://", timeout=_PATIENCE))[0], os.environ["MASTER_ADDR"]
+        kept, host = next(rendezvous("env://", timeout=PATIENCE))[0], os.environ["MASTER_ADDR"]
         if self.rank == 0:
-            store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
+            store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=PATIENCE)
             kept.set("tacit", str(store.port))
             return store
         while True:
@@ -101,7 +101,7 @@ class Workers:
                 store = TCPStore(host, int(kept.get("tacit")), is_master=False, timeout=_NOT_THERE)
             except distributed.DistError:  # that of a start before this one
                 continue
-            store.set_timeout(_PATIENCE)
+            store.set_timeout(PATIENCE)
             return store
 
     @contextmanager

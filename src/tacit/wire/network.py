@@ -11,47 +11,28 @@ import resource
 import selectors
 import socket
 import ssl
-import struct
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 from tacit.wire.codec import Limit
-from tacit.wire.lanes import Lanes
+from tacit.wire.lanes import LANE, LANES, Lanes, all_at_once
 from tacit.wire.line import Arrivals
 from tacit.wire.network_link import LENGTH, NetworkLink, Secured, in_words
+from tacit.wire.opening import Opening, framed, pinned_tls
 from tacit.wire.reaching import reach
 
 CONNECTIONS = 4096  # strangers at a time; half of all files that may be open where that is less
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 HANDSHAKE_SECONDS = 10.0  # who does not finish TLS in that time does not stay
 
-LANES = 16  # connections of one link, at most
 WELCOME = b"tacit link 2"  # the listener's first frame, and its answer to the same one; another answer says why not
-_LANE = struct.Struct("<16sBB")  # after it, where a link has several: what they share, which one this is, of how many
-
-
-def _context(protocol: int, identity: Identity, roots: bytes) -> ssl.SSLContext:
-    """TLS 1.3, our certificate, and no other than pinned ones from the other side."""
-    context = ssl.SSLContext(protocol)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the certificate itself is the one that is pinned, whatever it names
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=roots.decode())
-    certificates.show(context, identity)
-    return context
-
-
-def _shown(secured: Secured) -> str:
-    """The fingerprint of the certificate that the other side has shown."""
-    der = secured.shown()
-    return certificates.fingerprint(ssl.DER_cert_to_PEM_cert(der).encode()) if der else ""
 
 
 # --- the side that listens -------------------------------------------------------------------------------------------
@@ -69,16 +50,16 @@ class Server:
         self, address: str, identity: Identity, names: Mapping[str, str], roots: bytes, limits: Mapping[str, Limit]
     ) -> None:
         self._names, self._limits = names, limits
-        self._context = _context(ssl.PROTOCOL_TLS_SERVER, identity, roots)
+        self._context = pinned_tls(ssl.PROTOCOL_TLS_SERVER, identity, roots)
         self._context.num_tickets = 0  # nobody comes back to a session
         self._most = min(CONNECTIONS, allow_files(2 * CONNECTIONS) // 2)
         self._lock = threading.Lock()
-        self._links: list[NetworkLink] = []
+        self._links: list[NetworkLink | Lanes] = []
         self._arrivals = Arrivals(identity.name)
         self.accept = self._arrivals.accept
-        self._strangers: dict[Secured, float] = {}  # until when each may take, the longest here first
-        self._known: dict[Secured, str] = {}  # those of them that have shown a pinned certificate: whose it is
-        self._lanes: dict[Secured, tuple[str, bytes, int, int]] = {}  # those that wait for others to be one link with
+        self._strangers: dict[Opening, float] = {}  # until when each may take, the longest here first
+        self._known: dict[Opening, str] = {}  # those of them that have shown a pinned certificate: whose it is
+        self._lanes: dict[Opening, tuple[str, bytes, int, int]] = {}  # those that wait for others to be one link with
         self._over = False
         self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
@@ -115,7 +96,7 @@ class Server:
             for key, _ in self._selector.select(patience):
                 if key.fileobj is self._listener:
                     self._open()
-                elif isinstance(key.fileobj, Secured) and key.fileobj in self._strangers:
+                elif isinstance(key.fileobj, Opening) and key.fileobj in self._strangers:
                     self._heed(key.fileobj)
             for late in [one for one, until in self._strangers.items() if until <= time.monotonic()]:
                 self._drop(late)
@@ -136,29 +117,33 @@ class Server:
                 time.sleep(0.05)
             return  # else it is gone again
         plain.setblocking(False)
-        secured = Secured(plain, self._context, server=True)
+        try:
+            secured = Opening(plain, self._context, server=True)
+        except (OSError, MemoryError):
+            plain.close()
+            return
         self._strangers[secured] = time.monotonic() + HANDSHAKE_SECONDS
         self._selector.register(secured, selectors.EVENT_READ)
 
-    def _drop(self, stranger: Secured) -> None:
+    def _drop(self, stranger: Opening) -> None:
         self._forget(stranger)
         stranger.plain.close()
 
-    def _forget(self, stranger: Secured) -> None:
+    def _forget(self, stranger: Opening) -> None:
         self._known.pop(stranger, None)
         self._lanes.pop(stranger, None)
         del self._strangers[stranger]
         self._selector.unregister(stranger)
 
-    def _heed(self, stranger: Secured) -> None:
+    def _heed(self, stranger: Opening) -> None:
         """Go on with a handshake, or hear the word that makes a link of the connection of one that is known."""
         try:
             stranger.take()
             if stranger not in self._known:
                 if stranger.shake():
-                    self._known[stranger] = self._names[_shown(stranger)]
-                    stranger.say(_framed(WELCOME))
-            elif said := stranger.heard(LENGTH.size + len(WELCOME) + _LANE.size):
+                    self._known[stranger] = self._names[stranger.shown]
+                    stranger.say(WELCOME)
+            elif said := stranger.heard(LENGTH.size + len(WELCOME) + LANE.size):
                 self._place(stranger, self._known[stranger], said)
         except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
             return
@@ -167,13 +152,13 @@ class Server:
                 stranger.take()
             self._drop(stranger)
 
-    def _place(self, secured: Secured, name: str, said: bytes) -> None:
+    def _place(self, secured: Opening, name: str, said: bytes) -> None:
         """Hear which connection of which link this is; the last of them makes it."""
-        if said == _framed(WELCOME):
+        if said == framed(WELCOME):
             self._admit(name, [secured])
             return
-        shared, number, count = _LANE.unpack(said[-_LANE.size :].rjust(_LANE.size))
-        if said != _framed(_lane(shared, number, count)) or secured in self._lanes or not number < count <= LANES:
+        shared, number, count = LANE.unpack(said[-LANE.size :].rjust(LANE.size))
+        if said != framed(_word(shared, number, count)) or secured in self._lanes or not number < count <= LANES:
             self._drop(secured)  # who only looks whether we are there says nothing
             return
         self._lanes[secured] = name, shared, count, number
@@ -181,26 +166,32 @@ class Server:
         if len(found) == count:
             self._admit(name, [found[number] for number in range(count)])
 
-    def _admit(self, name: str, lanes: list[Secured]) -> None:
-        """Make a link of these connections, if its peer has not too many."""
+    def _admit(self, name: str, lanes: list[Opening]) -> None:
+        """Make a link of these connections, if its peer has not too many; what fails here closes them."""
+        link = _link(name, self._limits, lanes, self._leave)
+        for secured in lanes:
+            self._forget(secured)
         with self._lock:
-            there = sum(each.peer == name for each in self._links)
-            free = there + len(lanes) <= STREAMS * len(lanes)
+            free = sum(each.peer == name for each in self._links) < STREAMS
             word = WELCOME if free else f"{name} has {STREAMS} links already: close one".encode()
-            for secured in lanes:
-                secured.say(_framed(word))
-            if not free:
+            try:
+                if free:
+                    link.start()  # its end waits for this lock
+                    self._links.append(link)
                 for secured in lanes:
-                    self._drop(secured)
+                    secured.say(word)
+            except (OSError, ValueError, RuntimeError):  # no thread, no file, or nobody there
+                if link in self._links:
+                    link.end(f"the link to {name} could not be made")
                 return
-            made = [NetworkLink(name, self._limits, secured, self._leave) for secured in lanes]
-            for secured, link in zip(lanes, made, strict=True):
-                link.start()  # its end waits for this lock
-                self._forget(secured)
-            self._links += made
-            self._arrivals.add(made[0] if len(made) == 1 else Lanes(made))
+            finally:
+                if not free:
+                    for secured in lanes:
+                        secured.plain.close()
+            if free:
+                self._arrivals.add(link)
 
-    def _leave(self, link: NetworkLink) -> None:
+    def _leave(self, link: NetworkLink | Lanes) -> None:
         with self._lock:
             self._links.remove(link)
 
@@ -266,22 +257,27 @@ def connect(
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
     """
-    asked, shared = (address, identity, trusted_name, trusted_pem, timeout), os.urandom(16)
+    make, shared = partial(_secured, address, identity, trusted_name, trusted_pem, timeout), os.urandom(16)
     if lanes == 1:
-        secured = [_secured(*asked, WELCOME)]
-    else:
-        with ThreadPoolExecutor(lanes) as pool:  # all at once: they are answered together
-            coming = [pool.submit(_secured, *asked, _lane(shared, number, lanes)) for number in range(lanes)]
-        failed = [error for each in coming if (error := each.exception()) is not None]
-        secured = [each.result() for each in coming if each.exception() is None]
-        if failed:
-            for each in secured:
-                each.plain.close()
-            raise failed[0]
-    made = [NetworkLink(trusted_name, limits, each) for each in secured]
-    for link in made:
+        made: list[Secured] = [make(WELCOME)]
+    else:  # all at once: they are answered together
+        made = all_at_once([partial(make, _word(shared, number, lanes)) for number in range(lanes)])
+    link = _link(trusted_name, limits, made)
+    try:
         link.start()
-    return made[0] if lanes == 1 else Lanes(made)
+    except (OSError, RuntimeError) as error:
+        raise LinkError(f"there is no file or thread for a link to {trusted_name}: {in_words(error)}") from None
+    return link
+
+
+def _link(
+    peer: str,
+    limits: Mapping[str, Limit],
+    lanes: Sequence[Secured],
+    release: Callable[[NetworkLink | Lanes], None] = lambda link: None,
+) -> NetworkLink | Lanes:
+    """Of one connection, or of several."""
+    return NetworkLink(peer, limits, lanes[0], release) if len(lanes) == 1 else Lanes(peer, limits, lanes, release)
 
 
 def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float = 10.0) -> None:
@@ -294,7 +290,7 @@ def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes
 
 def _secured(
     address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, word: bytes | None
-) -> Secured:
+) -> Opening:
     """A connection on which both sides have taken the other's certificate and, after a word, made it part of a link."""
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
@@ -302,21 +298,21 @@ def _secured(
     _check_dates("our certificate", identity.cert_pem)
     _check_dates("the pinned certificate", trusted_pem)
     until, where = time.monotonic() + timeout, f"{trusted_name} at {address}"
-    context = _context(ssl.PROTOCOL_TLS_CLIENT, identity, trusted_pem)
+    context = pinned_tls(ssl.PROTOCOL_TLS_CLIENT, identity, trusted_pem)
     met = False  # whether it is the pinned one that we talk to
     with ExitStack() as failing:  # whatever fails closes the connection
         try:
             plain = failing.enter_context(reach(address, trusted_name, timeout))
-            secured = Secured(plain, context)
+            secured = Opening(plain, context)
             while not secured.shake():
-                _take(secured, until)
-            if _shown(secured) != pinned.fingerprint:
+                secured.take_until(until)
+            if secured.shown != pinned.fingerprint:
                 raise _another(where, pinned, "another one")
             met = True
-            first = _frame(secured, until)
+            first = secured.next_word(until)
             if first == WELCOME and word is not None:
-                secured.say(_framed(word))
-                first = _frame(secured, until)
+                secured.say(word)
+                first = secured.next_word(until)
         except TimeoutError:
             raise LinkError(f"{where} did not answer within {timeout:g} s") from None
         except (OSError, EOFError, ValueError) as error:
@@ -328,34 +324,9 @@ def _secured(
     return secured
 
 
-def _lane(shared: bytes, number: int, count: int) -> bytes:
-    """The word for one of several connections that are one link."""
-    return WELCOME + _LANE.pack(shared, number, count)
-
-
-def _framed(word: bytes) -> bytes:
-    return LENGTH.pack(len(word)) + word
-
-
-def _frame(secured: Secured, until: float) -> bytes:
-    """What a listener says. TLS 1.3 is done here before it has judged our certificate: in its first word we hear."""
-    found, size = b"", LENGTH.size
-    while len(found) < size:
-        piece = secured.heard(size - len(found))
-        if not piece:
-            _take(secured, until)
-        found += piece
-        if size == LENGTH.size == len(found):
-            size += min(LENGTH.unpack(found)[0], 1024)
-    return found[LENGTH.size :]
-
-
-def _take(secured: Secured, until: float) -> None:
-    left = until - time.monotonic()
-    if left <= 0.0:  # also where something comes all the time
-        raise TimeoutError
-    secured.plain.settimeout(left)
-    secured.take()
+def _word(shared: bytes, number: int, count: int) -> bytes:
+    """Who asks for one of several connections that are one link says this."""
+    return WELCOME + LANE.pack(shared, number, count)
 
 
 def _check_dates(what: str, pem: bytes) -> None:

@@ -31,6 +31,7 @@ LENGTH = struct.Struct("<I")
 _RECORD = 1 << 14  # bytes of a TLS record, at most
 _AT_ONCE = 1 << 20  # bytes that go to or from the network in one call
 _IDLE_SECONDS = 0.05  # for which nobody receives before somebody reads ahead
+_HEARD_SECONDS = 1.0  # for which what came before a link broke is read, at most
 
 
 class Secured:
@@ -60,21 +61,6 @@ class Secured:
             else:
                 self._came.write_eof()
 
-    def shake(self) -> bool:
-        """Go on with the handshake, as far as what was taken allows; whether it is done."""
-        try:
-            self._tls.do_handshake()
-        except ssl.SSLWantReadError:
-            return False
-        finally:
-            with suppress(OSError):  # the other side is told why not; that it does not hear it is another matter
-                self.plain.sendall(self._goes.read())
-        return True
-
-    def shown(self) -> bytes | None:
-        """The certificate of the other side."""
-        return self._tls.getpeercert(binary_form=True)
-
     def encrypt(self, *said: Buffer) -> bytes:
         """Records that carry this, after whatever else TLS has to say."""
         with self._touching:
@@ -84,10 +70,7 @@ class Secured:
             return self._goes.read()
 
     def decrypt(self, room: memoryview) -> int:
-        """Read as much as was taken and there is room for; an `EOFError` after the other side's last word.
-
-        A connection that ends without one is an `ssl.SSLEOFError`.
-        """
+        """Read what was taken, as room allows; an `EOFError` after the other's last word, `SSLEOFError` without one."""
         got, size = 0, len(room)
         with self._touching, suppress(ssl.SSLWantReadError):
             while got < size:
@@ -99,20 +82,12 @@ class Secured:
                 got += count
         return got
 
-    def say(self, word: bytes) -> None:
-        """Send a few bytes."""
-        self.plain.sendall(self.encrypt(word))
-
-    def heard(self, size: int) -> bytes:
-        """A few bytes, as far as they were taken."""
-        room = bytearray(size)
-        return bytes(room[: self.decrypt(memoryview(room))])
-
     def goodbye(self) -> bytes:
         """The last record, after which nothing is said."""
-        with self._touching, suppress(OSError, ValueError):  # the answer is not waited for; or TLS is over already
-            self._tls.unwrap()
-        return self._goes.read()
+        with self._touching:
+            with suppress(OSError, ValueError):  # the answer is not waited for; or TLS is over already
+                self._tls.unwrap()
+            return self._goes.read()
 
 
 class NetworkLink:
@@ -130,26 +105,36 @@ class NetworkLink:
         release: Callable[[NetworkLink], None] = lambda link: None,  # called when it is over
     ) -> None:
         self.peer, self._assembler, self.one_message = peer, Assembler(limits), threading.Lock()
-        self._secured, self._plain = secured, secured.plain
-        self._plain.setblocking(False)
+        self._secured, self.plain = secured, secured.plain
+        self.plain.setblocking(False)
         with suppress(OSError):  # of a connection that is gone already
-            self._plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._release, self._closed, self._reason, self.over = release, False, "", threading.Event()
+            self.plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._release, self._closed, self.reason, self.over = release, False, "", threading.Event()
         self._sent, self._silent = time.monotonic(), 0.0  # when we last said something; how long we waited in vain
+        self._taken, self.parted = 0, False  # how often something came; whether the other side closed it in order
         self._room, self._head = memoryview(bytearray(_AT_ONCE)), memoryview(bytearray(LENGTH.size))
         self._frame: Tensor | None = None  # the one that comes
         self._into, self._got = self._head, 0  # where what comes next belongs, and how much of that is there
         self._ahead: deque[Tensor] = deque()  # frames that were read while nobody received
         self.room = ROOM  # how many of them
-        self._woken, self._wake = os.pipe()
+        self._woken = self._wake = -1  # the two ends of a pipe
         self._turn = threading.Condition()
-        self._receiving = self._keeping = self._nudged = False  # who reads, and whether the keeper is told to stop
+        self._receiving = 0  # the thread that does
+        self._keeping = self._nudged = False  # whether the keeper reads, and is told to stop
         self._wanting = self._received = 0  # how many wait for their turn, and how often one came
         self._keeper = threading.Thread(target=self._keep, name=f"tacit-from-{peer}", daemon=True)
 
     def start(self) -> None:
-        """Read from now on."""
-        self._keeper.start()
+        """Read from now on; where that can't be, it is closed."""
+        try:
+            self._woken, self._wake = os.pipe()
+            self._keeper.start()
+        except BaseException:
+            for end in (self._woken, self._wake):
+                with suppress(OSError):
+                    os.close(end)
+            self.plain.close()
+            raise
 
     @property
     def limits(self) -> Mapping[str, Limit]:
@@ -178,22 +163,22 @@ class NetworkLink:
                 self._push(self._secured.encrypt(rest[start : start + _AT_ONCE]))
         except (OSError, ValueError) as error:  # ValueError: TLS is over
             self.give_up(self._broke(in_words(error)))
-            raise LinkError(self._reason) from None
+            raise LinkError(self.reason) from None
         except LinkError:
             raise
         except BaseException:  # an interrupt: half a frame may be out, and nothing can follow it
-            self._end(self._broke("a message was interrupted"))
+            self.end(self._broke("a message was interrupted"))
             raise
 
     def _push(self, records: bytes) -> None:
         left, until = memoryview(records), time.monotonic() + SEND_SECONDS
         while left:
-            if self._reason or self._closed:
-                raise LinkError(self._reason or self._closed_here)
+            if self.reason or self._closed:
+                raise LinkError(self.reason or self._closed_here)
             try:
-                left, until = left[self._plain.send(left) :], time.monotonic() + SEND_SECONDS
+                left, until = left[self.plain.send(left) :], time.monotonic() + SEND_SECONDS
             except BlockingIOError:
-                if not _ready(self._plain, select.POLLOUT, 1.0) and time.monotonic() > until:
+                if not _ready(self.plain, select.POLLOUT, 1.0) and time.monotonic() > until:
                     raise TimeoutError(f"nothing was taken for {SEND_SECONDS:g} s") from None
         self._sent = time.monotonic()
 
@@ -201,7 +186,7 @@ class NetworkLink:
         """Say that we are there, unless something was just said or is being said."""
         if time.monotonic() - self._sent > BEAT_SECONDS and self.one_message.acquire(blocking=False):
             try:
-                if _ready(self._plain, select.POLLOUT, 0.0):  # then there is room for so few bytes
+                if _ready(self.plain, select.POLLOUT, 0.0):  # then there is room for so few bytes
                     with suppress(LinkError):
                         self.write_frame(b"")
             finally:
@@ -220,17 +205,17 @@ class NetworkLink:
 
     def next_frame(self, until: float) -> Tensor | None:
         """The next frame by this time: one that was read ahead, or read here and now."""
-        if not self._ahead and self._take_turn():
-            try:
+        try:
+            if not self._ahead and self._take_turn():
                 while not (self._ahead or self._over):
                     left = until - time.monotonic()
                     frame = self._read(left)
                     if frame is not None or left <= 0.0:
                         return frame
-            finally:
-                self._receiving = False
+        finally:
+            self._give_turn()
         if self._closed or not self._ahead:
-            raise LinkError(self._closed_here if self._closed else self._reason)
+            raise LinkError(self._closed_here if self._closed else self.reason)
         return self._ahead.popleft()
 
     def _take_turn(self, *, yielding: bool = False) -> bool:
@@ -240,21 +225,31 @@ class NetworkLink:
             if self._keeping and not self._nudged:
                 self._nudged = True
                 os.write(self._wake, b"x")
-            while self._keeping or (self._receiving and not yielding):
-                self._turn.wait(_IDLE_SECONDS)
-            self._wanting -= 1
+            try:
+                while self._keeping or (self._receiving and not yielding):
+                    self._turn.wait(_IDLE_SECONDS)
+            finally:
+                self._wanting -= 1
             free = not (self._receiving or self._over)
-            self._receiving = self._receiving or free
+            self._receiving = threading.get_ident() if free else self._receiving
             return free
+
+    def _give_turn(self) -> None:
+        if self._receiving == threading.get_ident():
+            self._receiving = 0
 
     def _hear_out(self) -> None:
         """Read what came before the connection broke, unless somebody does: it may say why."""
-        if self._take_turn(yielding=True):
-            try:
-                while len(self._ahead) < self.room and (frame := self._read(0.0)) is not None:
+        until = time.monotonic() + _HEARD_SECONDS
+        try:
+            more = self._take_turn(yielding=True)
+            while more and len(self._ahead) < self.room and time.monotonic() < until:
+                before, frame = self._taken, self._read(0.0)
+                if frame is not None:
                     self._ahead.append(frame)
-            finally:
-                self._receiving = False
+                more = frame is not None or self._taken > before
+        finally:
+            self._give_turn()
 
     def _keep(self) -> None:
         """Read while nobody has received anything for some time, until it is over."""
@@ -287,10 +282,13 @@ class NetworkLink:
                 frame = self._complete()
             return frame
         except EOFError:
-            within = self._got or self._frame is not None
-            self._end(self._broke("it ended within a frame") if within else f"{self.peer} closed the link")
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: torch has no memory for a frame
-            self._end(self._broke(in_words(error)))
+            self.parted = not (self._got or self._frame is not None)
+            self.end(f"{self.peer} closed the link" if self.parted else self._broke("it ended within a frame"))
+        except (OSError, ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: torch has no memory
+            self.end(self._broke(in_words(error)))
+        except BaseException:  # an interrupt: what was read may be lost, and nothing after it can be understood
+            self.end(self._broke("receiving was interrupted"))
+            raise
         return None
 
     def _complete(self) -> Tensor | None:
@@ -313,20 +311,20 @@ class NetworkLink:
         """What has come, or comes in so many seconds. Whoever says nothing at all for too long is gone."""
         try:
             self._secured.take(self._room)
-            self._silent = 0.0
+            self._silent, self._taken = 0.0, self._taken + 1
         except BlockingIOError:
             if seconds > 0.0:
                 began = time.monotonic()
-                _ready(self._plain, select.POLLIN, seconds, self._woken)
+                _ready(self.plain, select.POLLIN, seconds, self._woken)
                 self._silent += min(time.monotonic() - began, seconds)  # no more: we may be who was held up
-                if self._silent >= SILENCE_SECONDS and not _ready(self._plain, select.POLLIN, 0.0):
+                if self._silent >= SILENCE_SECONDS and not _ready(self.plain, select.POLLIN, 0.0):
                     raise TimeoutError(f"nothing came for {SILENCE_SECONDS:g} s") from None
 
     # --- the end ---
 
     @property
     def _over(self) -> bool:
-        return self._closed or bool(self._reason)
+        return self._closed or bool(self.reason)
 
     @property
     def _closed_here(self) -> str:
@@ -338,13 +336,13 @@ class NetworkLink:
     def give_up(self, reason: str) -> None:
         """End it at once; what came before that can still be received."""
         self._hear_out()
-        self._end(reason)
+        self.end(reason)
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
         """Nothing goes over this connection any more. The first reason given stays."""
-        self._reason = self._reason or reason
+        self.reason = self.reason or reason
         with suppress(OSError):
-            self._plain.shutdown(socket.SHUT_RDWR)
+            self.plain.shutdown(socket.SHUT_RDWR)
         with self._turn:
             self._turn.notify_all()
 
@@ -352,11 +350,11 @@ class NetworkLink:
         """Close everything, once nobody is about to use it."""
         if self._closed:
             self._say_goodbye()
-        self._end(self._closed_here)
+        self.end(self._closed_here)
         with self.one_message, self._turn:
             while self._receiving:
                 self._turn.wait(_IDLE_SECONDS)
-            self._plain.close()
+            self.plain.close()
             os.close(self._woken)
             os.close(self._wake)
             self.over.set()
@@ -366,12 +364,13 @@ class NetworkLink:
         """End our direction, then wait for the peer's end: it has taken everything before that."""
         until = time.monotonic() + FLUSH_SECONDS
         with suppress(OSError):
-            if _ready(self._plain, select.POLLOUT, FLUSH_SECONDS):
-                self._plain.send(self._secured.goodbye())
-            self._plain.shutdown(socket.SHUT_WR)
+            if _ready(self.plain, select.POLLOUT, FLUSH_SECONDS):
+                self.plain.send(self._secured.goodbye())
+            self.plain.shutdown(socket.SHUT_WR)
             while (left := until - time.monotonic()) > 0:
-                if _ready(self._plain, select.POLLIN, left) and not self._plain.recv(_RECORD):
-                    return
+                with suppress(BlockingIOError):  # somebody who receives was faster
+                    if _ready(self.plain, select.POLLIN, left) and not self.plain.recv(_RECORD):
+                        return
 
     def close(self, seconds: float | None = None) -> None:
         """End the link when the peer has taken what was sent, or after some seconds; wait for that, if not for less."""
