@@ -16,6 +16,7 @@ import torch
 from tacit.contracts import Message
 from tacit.errors import LinkError
 from tacit.wire import network, network_link
+from tacit.wire.certificates import Identity
 from tacit.wire.codec import control, read_control
 from tests.wire.connecting import AIRLINE, AIRPORT, LIMITS, SECONDS, join
 from tests.wire.test_lanes import asking, send_some, word
@@ -352,3 +353,44 @@ def test_a_peer_with_one_link_of_many_connections_has_one_link(server):
     second = join(server)
     for link in (first, second):
         link.close()
+
+
+_FEW_FILES = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from tacit.wire import network
+from tests.wire.connecting import AIRLINE, AIRPORT, LIMITS, OTHER
+server = network.listen("127.0.0.1:0", AIRLINE, {one.name: one.cert_pem for one in (AIRPORT, OTHER)}, LIMITS)
+print(server.address)
+for one in (AIRLINE, AIRPORT, OTHER):
+    print(one.key_pem.hex(), one.cert_pem.hex())
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("lanes", [1, network.LANES])
+def test_connections_of_a_hostile_peer_and_of_strangers_leave_files_for_another_peer(lanes):
+    """A connection of a link takes three files: its own, and a pipe's."""
+    command = [sys.executable, "-c", _FEW_FILES]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    held = []
+    try:
+        address = process.stdout.readline().decode().strip()
+        read = [[bytes.fromhex(one.decode()) for one in process.stdout.readline().split()] for _ in range(3)]
+        names = ("airline", "airport", "other")
+        airline, airport, other = (Identity(name, key, cert) for name, (key, cert) in zip(names, read, strict=True))
+        asked = (airline.name, airline.cert_pem, LIMITS)
+        held += [network.connect(address, airport, *asked, lanes=lanes) for _ in range(network.STREAMS)]
+        host, port = address.split(":")
+        held += [socket.create_connection((host, int(port)), SECONDS) for _ in range(150)]
+        time.sleep(0.5)
+        assert len(os.listdir(f"/proc/{process.pid}/fd")) < 250  # the process needs some for its own
+        network.connect(address, other, *asked, timeout=4.0).close()
+    finally:
+        for one in held:
+            one.close()
+        process.stdin.close()
+        process.kill()
+        process.wait(SECONDS)
+        process.stdout.close()

@@ -26,6 +26,7 @@ from torch import Tensor, distributed, nn
 from torch._C._distributed_c10d import TCPStore
 from torch.distributed.rendezvous import rendezvous
 
+from tacit.disk import remove
 from tacit.errors import LinkError, StorageError, UsageError
 from tacit.models.layers import device_named
 from tacit.wire.checkpoint import flatten, load, rebuild, save
@@ -142,13 +143,26 @@ class Workers:
         return kind(net)
 
     def whole_table(self, mine: Tensor, rows: int) -> Tensor:
-        """A tensor of so many rows from the parts of all processes: each has every so-many-th row."""
+        """A tensor of so many rows from the parts of all processes, of which each has every n-th row."""
         whole = mine.new_empty(rows, mine.shape[1])
         for rank in range(self.count):
             place = whole[rank :: self.count]
             part = mine.contiguous() if rank == self.rank else torch.empty_like(place)
             distributed.broadcast(part, rank)
             place.copy_(part)
+        return whole
+
+    def whole_at_first(self, mine: Tensor, rows: int) -> Tensor | None:
+        """The same at the first process alone."""
+        if self.rank:
+            distributed.send(mine.contiguous(), 0)
+            return None
+        whole = mine.new_empty(rows, mine.shape[1])
+        whole[:: self.count] = mine
+        for rank in range(1, self.count):
+            part = torch.empty_like(whole[rank :: self.count])
+            distributed.recv(part, rank)
+            whole[rank :: self.count] = part
         return whole
 
     def mean(self, value: float, rows: int) -> float:
@@ -187,8 +201,9 @@ class Epochs:
     """The epochs that are left of fitting a network: it goes on where its file in the processes' folder says.
 
     After each one it is written down, and all processes have the weights of the first. Of tables that are cut up, each
-    keeps its part, and what is written down is whole: any number of processes goes on from it. `patience` is after how
-    many epochs without a better loss it is over; None for never.
+    keeps its part, and what is written down is whole, a file for each table, so that the first has one of them whole at
+    a time; any number of processes goes on from it. `patience` is after how many epochs without a better loss it is
+    over; None for never.
     """
 
     def __init__(
@@ -229,7 +244,9 @@ class Epochs:
         if state is not None:
             try:
                 for tensors, name, _ in self._cut_of(state):
-                    tensors[name] = tensors[name][self.workers.rank :: self.workers.count].clone()
+                    if isinstance(tensors[name], Tensor):  # written by one process
+                        tensors[name] = tensors[name][self.workers.rank :: self.workers.count].clone()
+                self._fill(state)
                 self._go_on(state)
             except (RuntimeError, ValueError, KeyError) as error:
                 file = self.file or "what the first process has kept"
@@ -238,11 +255,28 @@ class Epochs:
 
     def _write(self) -> None:
         state = self._state()
-        for tensors, name, rows in self._cut_of(state):
-            whole = self.workers.whole_table(tensors[name].cpu(), rows)
-            tensors[name] = whole if self.file is not None else tensors[name]  # one at a time, but at the first
+        for number, (tensors, name, rows) in enumerate(list(self._cut_of(state))):
+            whole = self.workers.whole_at_first(tensors[name].cpu(), rows)
+            tensors[name] = (self.done, number)  # of its file
+            if self.file is not None:
+                save(self._table(self.done, number), whole)
         if self.file is not None:
             save(self.file, state)
+            for older in self.file.parent.glob(f"{self.file.stem} * *.table"):
+                if not older.name.startswith(f"{self.file.stem} {self.done} "):
+                    remove(older)
+
+    def _fill(self, state: dict[str, Any]) -> None:
+        """Read what is in files of its own; where tables are cut up, each process has its part of it."""
+        for tensors in (state["net"], state["best"], *state["optimizer"]["state"].values()):
+            for name in [name for name, value in tensors.items() if isinstance(value, tuple)]:
+                whole: Any = None if self.file is None else load(self._table(*tensors[name])).state
+                whole = self.workers.same(whole) if self.cut else whole
+                tensors[name] = whole[self.workers.rank :: self.workers.count].clone() if self.cut else whole
+
+    def _table(self, epoch: int, number: int) -> Path:
+        assert self.file is not None  # the first process alone writes and reads
+        return self.file.with_name(f"{self.file.stem} {epoch} {number}.table")
 
     def _cut_of(self, state: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str, int]]:
         """Where a state has tensors of cut tables: in what, under which name, and of how many rows in all."""

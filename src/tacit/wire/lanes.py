@@ -56,6 +56,11 @@ class Lanes:
                 raise
 
     @property
+    def connections(self) -> int:
+        """How many they are."""
+        return len(self._lanes)
+
+    @property
     def room(self) -> int:
         """How many frames are read ahead, over all connections."""
         return sum(lane.room for lane in self._lanes)
@@ -128,8 +133,9 @@ class Lanes:
         self._closing = True
         for lane in self._lanes:
             lane.close(0.0)
+        until = time.monotonic() + (2 * FLUSH_SECONDS if seconds is None else seconds)
         for lane in self._lanes:
-            lane.close(seconds)
+            lane.close(max(until - time.monotonic(), 0.0))
 
 
 def all_at_once(makers: Sequence[Callable[[], Secured]]) -> list[Secured]:

@@ -32,6 +32,7 @@ CONNECTIONS = 4096  # strangers at a time; half of all files that may be open wh
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 HANDSHAKE_SECONDS = 10.0  # who does not finish TLS in that time does not stay
 
+_FILES = 3  # of a connection that is part of a link: its socket, and a pipe
 WELCOME = b"tacit link 2"  # the listener's first frame, and its answer to the same one; another answer says why not
 
 
@@ -108,7 +109,8 @@ class Server:
 
     def _open(self) -> None:
         """Take a connection, whoever it is of."""
-        while len(self._strangers) + len(self._links) >= self._most and self._strangers:
+        links = _FILES * sum(link.connections for link in self._links)
+        while len(self._strangers) >= max(self._most - links, 2 * LANES):
             self._drop(next(iter(self._strangers)))
         try:
             plain, _ = self._listener.accept()

@@ -47,10 +47,6 @@ class Secured:
         self._tls = context.wrap_bio(self._came, self._goes, server_side=server)
         self._touching = threading.Lock()  # OpenSSL lets one thread at a time touch a connection
 
-    def fileno(self) -> int:
-        """Of the socket: what may be waited for."""
-        return self.plain.fileno()
-
     def take(self, room: memoryview | None = None) -> None:
         """Take what is there from the network, by way of this room; where it ended, `decrypt` says so."""
         room = memoryview(bytearray(_RECORD)) if room is None else room
@@ -112,6 +108,7 @@ class NetworkLink:
         self._release, self._closed, self.reason, self.over = release, False, "", threading.Event()
         self._sent, self._silent = time.monotonic(), 0.0  # when we last said something; how long we waited in vain
         self._taken, self.parted = 0, False  # how often something came; whether the other side closed it in order
+        self._torn, self.connections = False, 1  # whether a record was cut off, after which TLS can say nothing
         self._room, self._head = memoryview(bytearray(_AT_ONCE)), memoryview(bytearray(LENGTH.size))
         self._frame: Tensor | None = None  # the one that comes
         self._into, self._got = self._head, 0  # where what comes next belongs, and how much of that is there
@@ -130,9 +127,8 @@ class NetworkLink:
             self._woken, self._wake = os.pipe()
             self._keeper.start()
         except BaseException:
-            for end in (self._woken, self._wake):
-                with suppress(OSError):
-                    os.close(end)
+            for end in (self._woken, self._wake) if self._wake >= 0 else ():
+                os.close(end)
             self.plain.close()
             raise
 
@@ -157,6 +153,8 @@ class NetworkLink:
         """One frame after its length: a full record, then the rest from where it lies. Nobody else writes meanwhile."""
         room, rest = max(_RECORD - LENGTH.size - len(head), 0), memoryview(content)
         first = b"".join((LENGTH.pack(len(head) + len(rest)), head, rest[:room]))
+        if self._over:
+            raise LinkError(self.reason or self._closed_here)
         try:
             self._push(self._secured.encrypt(first, rest[room:_AT_ONCE]))
             for start in range(_AT_ONCE, len(rest), _AT_ONCE):
@@ -173,7 +171,8 @@ class NetworkLink:
     def _push(self, records: bytes) -> None:
         left, until = memoryview(records), time.monotonic() + SEND_SECONDS
         while left:
-            if self.reason or self._closed:
+            if self._over:
+                self._torn = True
                 raise LinkError(self.reason or self._closed_here)
             try:
                 left, until = left[self.plain.send(left) :], time.monotonic() + SEND_SECONDS
@@ -363,10 +362,13 @@ class NetworkLink:
     def _say_goodbye(self) -> None:
         """End our direction, then wait for the peer's end: it has taken everything before that."""
         until = time.monotonic() + FLUSH_SECONDS
+        if self.one_message.acquire(timeout=FLUSH_SECONDS):
+            with suppress(OSError):
+                if not self._torn and _ready(self.plain, select.POLLOUT, FLUSH_SECONDS):
+                    self.plain.send(self._secured.goodbye())
+                self.plain.shutdown(socket.SHUT_WR)
+            self.one_message.release()
         with suppress(OSError):
-            if _ready(self.plain, select.POLLOUT, FLUSH_SECONDS):
-                self.plain.send(self._secured.goodbye())
-            self.plain.shutdown(socket.SHUT_WR)
             while (left := until - time.monotonic()) > 0:
                 with suppress(BlockingIOError):  # somebody who receives was faster
                     if _ready(self.plain, select.POLLIN, left) and not self.plain.recv(_RECORD):

@@ -30,6 +30,10 @@ def framed(word: bytes) -> bytes:
 class Opening(Secured):
     """A connection to somebody who has yet to show who it is, and what it wants."""
 
+    def fileno(self) -> int:
+        """Of the socket: what may be waited for."""
+        return self.plain.fileno()
+
     def shake(self) -> bool:
         """Go on with the handshake, as far as what was taken allows; whether it is done."""
         try:
