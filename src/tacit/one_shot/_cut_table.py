@@ -1,4 +1,4 @@
-"""A table of codes cut up over the processes that learn together: each has every so-many-th row of it.
+"""A table of codes cut up over the processes that learn together: each has every n-th row of it.
 
 Weights, gradients and moments of a code are at one process alone. Of a batch, all tell all which codes their rows have,
 each adds up the weights that it has, and the sums come together: what crosses the wire does not grow with the table.
