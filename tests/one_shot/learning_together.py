@@ -40,12 +40,12 @@ def main(out, rows):
     train = 4 * rows // 5
     workers.join()
     with workers.together():
-        assert workers.count == 1 or "pt_gloo_runloop" in threads(), "they have another name in this version of torch"
         trunk = pretrain(inputs, epochs=1, seed=1, workers=workers)
         begun = replace(network(pretraining=False, epochs=1, members=1), workers=workers).fit(
             inputs, sent[:train], coin, 2, seed=1
         )
         ended = replace(network(), workers=workers).fit(inputs, sent[:train], coin, 2, seed=1)
+        assert workers.count == 1 or "pt_gloo_runloop" in threads(), "they have another name in this version of torch"
     assert "pt_gloo_runloop" not in threads(), "they could abort this process when it ends"
     if workers.rank == 0:
         weights = {f"trunk {key}": value.numpy() for key, value in trunk.state_dict().items()}
