@@ -351,6 +351,7 @@ def test_a_peer_has_no_more_links_where_each_has_more_connections_than_the_last(
 def test_a_peer_with_one_link_of_many_connections_has_one_link(server):
     first = join(server, lanes=8)
     second = join(server)
+    assert {server.accept(SECONDS).connections, server.accept(SECONDS).connections} == {8, 1}
     for link in (first, second):
         link.close()
 
