@@ -7,7 +7,9 @@ import time
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from tacit.config.party import Network
 from tacit.contracts import Message
 from tacit.errors import LinkError
 from tacit.wire import network, network_link
@@ -269,3 +271,9 @@ def test_where_nobody_listens_nothing_is_left():
     while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < until:  # the first failure is not waited for
         time.sleep(0.01)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_party_may_ask_for_as_many_as_there_may_be():
+    assert Network(lanes=network.LANES).lanes == network.LANES
+    with pytest.raises(ValidationError, match="lanes"):
+        Network(lanes=network.LANES + 1)
