@@ -132,7 +132,7 @@ Everything is learnt from the training rows alone.
 
 | | test rows | categories | numbers |
 |---|---|---|---|
-| `adult`, `bank`, `credit`, `flights` | by a hash of id and seed | codes in the order of spelling; missing, or in no \
+| `adult`, `credit`, `flights` | by a hash of id and seed | codes in the order of spelling; missing, or in no \
 training row: 0 | mean 0, variance 1; missing: the mean, and in some columns a flag beside it |
 | `criteo`, `avazu` | by a hash of row number and seed | codes by falling frequency; missing: 1; in no training row, \
 or in fewer than `min_count`: 0 | [0, 1] by the training rows' range, moved to the border outside of it; missing: 0 |
@@ -143,7 +143,7 @@ numbers from 0 to 1 batch by batch |
 Most loaders share these arguments:
 
 - `rows` (`--rows`) takes a part of the data set, training and test rows together. Data sets that are read whole
-  (`adult`, `bank`, `credit`, `flights`, `isic`) draw that many rows at random, by a hash of id (or picture) and seed.
+  (`adult`, `credit`, `flights`, `isic`) draw that many rows at random, by a hash of id (or picture) and seed.
   Data sets that are streamed (`criteo`, `avazu`, your own files) take the *first* rows of the file and never read the
   rest; `fashion` takes the first of each of its files. A sorted file gives its beginning alone: the first million rows
   of Avazu all belong to its first day. The loaders of `criteo` and `avazu` have `sample`, which draws from the whole

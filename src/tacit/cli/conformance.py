@@ -33,7 +33,7 @@ def conformance(  # typer reads each option from a parameter
         option(
             "A data set that needs no files: flights, or generated:NAME.",
             "NAME",
-            autocompletion=complete(lambda: ["flights", "generated:adult", "generated:bank", "generated:credit"]),
+            autocompletion=complete(lambda: ["flights", "generated:adult", "generated:credit"]),
         ),
     ] = "flights",
     rows: Annotated[int, option("Use only so many rows.", "N", min=1000)] = 16000,

@@ -47,32 +47,6 @@ def write_adult(folder: str | Path, rows: int, seed: int) -> None:
     (folder / "adult.test").write_text("|1x3 Cross validator\n" + ".\n".join(lines[:tests]) + ".\n\n")
 
 
-def write_bank(folder: str | Path, rows: int, seed: int) -> None:
-    """Made-up clients in the official file `bank-full.csv`; earlier success and a high balance foretell the label."""
-    draw = np.random.default_rng(seed)
-    balance, called = draw.normal(size=rows), draw.random(rows) < 0.2
-    success = called & (draw.random(rows) < 0.3)
-    opened_one = 0.7 * balance + 2.5 * success + draw.logistic(size=rows) > 2.6
-
-    def word(*words: str) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-        return draw.choice(np.array(words), rows)
-
-    columns = {
-        "age": draw.integers(18, 95, rows), "job": word("admin.", "technician", "retired", "unknown"),
-        "marital": word("married", "single", "divorced"), "education": word("primary", "secondary", "tertiary"),
-        "default": word("no", "no", "no", "yes"), "balance": (1300 + 2000 * balance).astype(int),
-        "housing": word("yes", "no"), "loan": word("yes", "no"), "contact": word("cellular", "unknown"),
-        "day": draw.integers(1, 32, rows), "month": word("may", "jul", "aug", "nov"),
-        "duration": (100 + 400 * opened_one + 80 * draw.random(rows)).astype(int),
-        "campaign": draw.integers(1, 10, rows), "pdays": np.where(called, draw.integers(1, 400, rows), -1),
-        "previous": np.where(called, draw.integers(1, 6, rows), 0),
-        "poutcome": np.where(success, "success", np.where(called, "failure", "unknown")),
-        "y": np.where(opened_one, "yes", "no"),
-    }  # fmt: skip
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    pl.DataFrame(columns).write_csv(Path(folder) / "bank-full.csv", separator=";", quote_style="non_numeric")
-
-
 def write_credit(folder: str | Path, rows: int, seed: int) -> None:
     """Made-up clients in the same two files; late payments in the past and a low limit foretell the label."""
     draw = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from tests.lab.data.official import write_isic
 
 FILED = [name for name, source in lab_data.SOURCES.items() if source.folder]
 LARGE = ["avazu", "criteo"]
-SMALL = ["adult", "bank", "credit", "fashion", "flights", "isic"]
+SMALL = ["adult", "credit", "fashion", "flights", "isic"]
 
 
 def test_every_source_is_a_name():
@@ -122,7 +122,7 @@ def test_made_up_flights_have_the_shipped_columns():
     assert bool((made.train.days.diff() >= 0).all())
 
 
-@pytest.mark.parametrize("name", ["adult", "bank", "credit", "flights"])
+@pytest.mark.parametrize("name", ["adult", "credit", "flights"])
 def test_the_label_of_a_look_alike_can_be_learnt(name):
     """A least squares fit to the numbers alone; the columns of both parties tell."""
     data = lab_data.load(f"generated:{name}", rows=20_000, seed=1)

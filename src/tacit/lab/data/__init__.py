@@ -61,9 +61,6 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             "incomes over 50,000 dollars", "adult.data and adult.test, or adult.csv",
             "archive.ics.uci.edu, data set 2", "CC BY 4.0", "adult",
         ),
-        "bank": Source(
-            "clients who opened a deposit", "bank-full.csv", "archive.ics.uci.edu, data set 222", "CC BY 4.0", "bank",
-        ),
         "credit": Source(
             "clients who failed to pay, in two files",
             "default_credit_hetero_guest.csv and default_credit_hetero_host.csv",
@@ -83,7 +80,7 @@ def names() -> tuple[str, ...]:
     """The names that `load` knows, beside paths of descriptions and `generated:NAME`.
 
     >>> names()
-    ('adult', 'avazu', 'bank', 'credit', 'criteo', 'fashion', 'flights', 'isic')
+    ('adult', 'avazu', 'credit', 'criteo', 'fashion', 'flights', 'isic')
     """
     return tuple(sorted(SOURCES))
 

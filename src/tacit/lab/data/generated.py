@@ -44,10 +44,6 @@ LOOK_ALIKES: Mapping[str, Mapping[str, Any]] = {
         "cardinalities": (9, 17, 15, 6, 3, 42), "numeric": 3, "own_cardinalities": (8, 7), "own_numeric": 2,
         "share": 0.24, "test_share": 0.2,
     },
-    "bank": {
-        "cardinalities": (13, 4, 5, 3, 3, 3), "numeric": 2, "own_cardinalities": (4, 32, 13, 5), "own_numeric": 4,
-        "share": 0.117, "test_share": 0.2,
-    },
     "credit": {"cardinalities": (), "numeric": 10, "own_numeric": 13, "share": 0.22, "test_share": 0.2},
     "flights": {
         "cardinalities": (4, 13, 32, 8, 20), "numeric": 18, "own_cardinalities": (17, 105, 7, 4, 7), "own_numeric": 5,
