@@ -8,24 +8,20 @@ import shutil
 
 import numpy as np
 import pytest
-import torch
 import typer
-from torch import nn
 from typer.testing import CliRunner
 
-from tacit.align.encoder import Inputs
 from tacit.cli.audit import audit
 from tacit.cli.predict import export
 from tacit.cli.run import status
 from tacit.company import seals
 from tacit.company.doctor import examine
-from tacit.company.one_shot_report import _fisher, exchange_report
+from tacit.company.one_shot_report import exchange_report
 from tacit.errors import LimitError, UsageError
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.flips import flips
 from tacit.one_shot.head import load_head
 from tacit.one_shot.learn import load_bottom
-from tacit.one_shot.learn.network import NetworkBottom
 from tacit.one_shot.measured import added, canaries, most_of_flips, told_truth
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.ranks import Ranks
@@ -80,7 +76,6 @@ def test_the_feature_partys_report_says_what_was_read_of_each_column(reported):
     assert told.columns[0].high <= told.worst <= report.limit
     assert report.verdict == "held"
     assert told.tried
-    assert told.no_fisher
     flipped, bound = report.exchange.figures
     assert (flipped.kind, bound.kind) == ("measurement", "bound")
     assert flipped.held
@@ -201,29 +196,6 @@ def test_the_log_tells_the_parts_in_their_order(reported):
     assert parts[0] == "preparing"
     assert parts.index("asking for flipped labels") < parts.index("decoders") < parts.index("sending the embedding")
     assert parts[-1] == "writing the report"
-
-
-class _Smooth(nn.Module):
-    """Twice the first number, and the second."""
-
-    def forward(self, categorical, numeric):
-        return numeric * torch.tensor([2.0, 1.0])
-
-
-def test_noise_behind_a_smooth_bottom_bounds_unbiased_decoders_and_nothing_else_does(companies):
-    folder, draw = companies.folder("airport"), torch.Generator().manual_seed(0)
-    numbers = torch.randn(500, 2, generator=draw)
-    inputs = Inputs(torch.zeros(500, 1, dtype=torch.int64), numbers, (4,))
-    bottom = NetworkBottom(_Smooth(), np.eye(2))
-    form = {"width": 2, "ranks": 256, "noise": 3.0}
-    bound, why = _fisher(folder, form, bottom, inputs, 500)
-    spread = numbers.std(dim=0, correction=0)
-    assert bound == pytest.approx({"wind": float(9 * spread[0] ** 2), "rain": float(9 * spread[1] ** 2)}, rel=1e-4)
-    assert why == ""
-    for changed, other in (({**form, "noise": 0.0}, bottom), (form, None)):
-        bound, why = _fisher(folder, changed, other, inputs, 500)
-        assert bound == {}
-        assert why
 
 
 # --- what the verbs say of it ----------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def released():
     release = Released(
         width=1, agreed=1, ranks=256, noise=0.0, learner="trees", tried=("1 number in 256 ranks, noise 0: 0.64",),
         worst=0.64, sure=0.48, slack=0.27, columns=columns, questions=602, known={"learnt": 1626},
-        judged={"all": 2032}, matched=1.0, fingerprints=0.21, equal=None, no_fisher="there was no noise",
+        judged={"all": 2032}, matched=1.0, fingerprints=0.21, equal=None,
     )  # fmt: skip
     departures = (Departure(time=MADE, what="embedding", to="airline", rows=4064, bytes=4064),)
     return Report(

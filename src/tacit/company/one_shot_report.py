@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from tacit.align.encoder import Columns, Inputs
-from tacit.company.align import aligned, columns_of
+from tacit.align.encoder import Inputs
+from tacit.company.align import aligned
 from tacit.company.departures import counted_book
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import own_inputs, seed_of
@@ -28,9 +26,7 @@ from tacit.one_shot import measured
 from tacit.one_shot.book import Book, open_book
 from tacit.one_shot.certificate import Certificate
 from tacit.one_shot.exchange import Received
-from tacit.one_shot.fisher import fisher_bound
-from tacit.one_shot.learn import Bottom, load_bottom
-from tacit.one_shot.learn.network import NetworkBottom
+from tacit.one_shot.learn import load_bottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
 from tacit.one_shot.sums import Sums
 from tacit.views.progress import Show
@@ -225,7 +221,7 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
         verdict="no limit" if limit is None else "held" if held else "broken",
         worst=_worst(audit),
         exchange=Exchanged(
-            release=_released(folder, told, audit, inputs, train),
+            release=_released(folder, told, audit),
             figures=tuple(one for one in held_out if one is not None),
             departures=_departures(where),
         ),
@@ -262,59 +258,23 @@ def _held_out(inputs: Inputs, sent: Any, mechanism: Mechanism, seed: int) -> lis
     ]  # fmt: skip
 
 
-def _released(folder: Folder, told: dict[str, Any], audit: dict[str, Any], inputs: Inputs, train: int) -> Released:
+def _released(folder: Folder, told: dict[str, Any], audit: dict[str, Any]) -> Released:
     worst: dict[tuple[str, bool], dict[str, Any]] = {}
     for one in audit["findings"]:
         if one["counted"]:
             worst.setdefault((one["column"], one["given"]), one)
     form, learned = told["form"], folder.run_folder(folder.one_shot) / "learned"
     bottom = None if folder.config.learn.factory else load_bottom(learned)
-    fisher, why = _fisher(folder, form, bottom, inputs, train)
     names = ("column", "question", "decoder", "rows", "given", "members")
     return Released(
         width=form["width"], agreed=folder.one_shot.exchange.width, ranks=form["ranks"], noise=form["noise"],
         learner="your own" if bottom is None else bottom.name, tried=tuple(told["tried"]),
         columns=tuple(ColumnRead(**{name: one[name] for name in names}, **one["read"]) for one in worst.values()),
-        questions=len(audit["findings"]), fisher=fisher, no_fisher=why,
+        questions=len(audit["findings"]),
         **{name: audit[name] for name in (
             "worst", "sure", "slack", "known", "judged", "matched", "fingerprints", "equal", "notes",
         )},
     )  # fmt: skip
-
-
-class _Mixed(nn.Module):
-    def __init__(self, bottom: NetworkBottom, width: int) -> None:
-        super().__init__()
-        self.trunk = bottom.trunk
-        self.mix = torch.from_numpy(bottom.mix[:, :width]).float()
-
-    def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
-        units: Tensor = self.trunk(categorical, numeric) @ self.mix
-        return units
-
-
-def _fisher(
-    folder: Folder, form: dict[str, Any], bottom: Bottom | None, inputs: Inputs, train: int
-) -> tuple[dict[str, float], str]:
-    """The least error of unbiased decoders of each number, where noise behind a smooth bottom bounds it; or why not."""
-    if not form["noise"]:
-        return {}, "there was no noise on what was sent: without it nothing is bounded, and the decoders above measure"
-    if not isinstance(bottom, NetworkBottom):
-        what = "what you brought" if bottom is None else f"the learner {bottom.name!r}"
-        return {}, f"{what} has no slope that could be bounded: rely on the decoders"
-    seen, withheld = shown(folder, inputs), set(folder.config.learn.withheld)
-    kept = bottom.embed(seen)[:train, : form["width"]].std(axis=0)
-    scale = torch.from_numpy(form["noise"] * np.where(kept > 0, kept, 1.0)).float()
-    columns = columns_of(folder)
-    names = [
-        tuple(one for one in some if one not in withheld)
-        for some in (columns.categorical, columns.numeric, columns.flagged)
-    ]
-    try:
-        bound = fisher_bound(_Mixed(bottom, form["width"]), seen, Columns(*names), scale)
-    except UsageError as error:
-        return {}, str(error)
-    return bound, ""
 
 
 _NEVER_LABELS = (

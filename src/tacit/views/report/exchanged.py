@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, FiniteFloat
@@ -132,10 +131,6 @@ class Released(Part):
     equal: Missable = told(
         "of pairs of rows that are equal in all columns, the share with equal embeddings; None without any.", None
     )
-    fisher: Mapping[str, float] = told(
-        "for each number the least squared error of any unbiased decoder, in units of its variance: a bound.", {}
-    )
-    no_fisher: str = told("why there is no such bound; empty where there is one.", "")
     notes: tuple[str, ...] = told("what was left out of the audit, and why.", ())
 
 
