@@ -26,7 +26,6 @@ ROUNDS = 12
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gaussian", {"snr": 4.0}),
     ("gaussian", {"std": 0.5, "clip": 4.0}),
-    ("quantize", {"bits": 8}),
     ("distance_correlation", {"weight": 0.1}),
     ("noise_regularization", {"weight": 0.01}),
     ("adversarial", {"weight": 1.0}),

@@ -59,7 +59,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Protections of labels": ("Once, before any loss.", ("tacit.randomized_response",)),
     "Protections of the embedding": (
         "Their arguments are in [the list of them](ref-protections.md#protections-of-the-embedding).",
-        ("tacit.gaussian", "tacit.quantize", "tacit.distance_correlation", "tacit.adversarial",
+        ("tacit.gaussian", "tacit.distance_correlation", "tacit.adversarial",
          "tacit.noise_regularization", "tacit.embedding_protection"),
     ),
     "Attacks": (

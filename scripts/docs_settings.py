@@ -105,7 +105,7 @@ def option_kind(option: Option) -> str:
     if option.kind is bool:
         return "boolean"
     if option.kind is int:
-        return f"integer from {option.above + 1:g}" + ("" if option.below == math.inf else f" to {option.below - 1:g}")
+        return f"integer from {option.above + 1:g}"
     return f"number above {option.above:g}" + ("" if option.below == math.inf else f", below {option.below:g}")
 
 

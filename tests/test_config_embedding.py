@@ -26,7 +26,6 @@ STRENGTHS = {
     "distance_correlation": "weight = 0.1",
     "gaussian": "snr = 4.0",
     "noise_regularization": "weight = 0.01",
-    "quantize": "bits = 4",
 }
 
 
@@ -48,8 +47,10 @@ def test_a_protection_is_made_of_what_the_file_says(name):
 
 
 def test_the_order_of_the_list_is_kept_and_an_empty_one_is_allowed():
-    two = party('{ name = "quantize", bits = 4 }, { name = "gaussian", std = 1.0, clip = 3.0 }').protect.embedding
-    assert [one.name for one in two] == ["quantize", "gaussian"]
+    two = party(
+        '{ name = "adversarial", weight = 1.0 }, { name = "gaussian", std = 1.0, clip = 3.0 }'
+    ).protect.embedding
+    assert [one.name for one in two] == ["adversarial", "gaussian"]
     assert two[1].options() == {"std": 1.0, "clip": 3.0}
     assert party("").protect.embedding == ()
 
@@ -71,8 +72,6 @@ def test_a_feature_party_must_say_what_it_does_to_embeddings_where_it_sends_any_
         ('{ name = "gaussian", std = inf }', "finite number"),
         ('{ name = "gaussian", std = 1.0, weight = 1.0 }', "has no such option: remove it; there are: std, snr, clip"),
         ('{ name = "adversarial" }', "needs a strength: write weight"),
-        ('{ name = "quantize", bits = 17 }', "17 is not from 1 to 16"),
-        ('{ name = "quantize", bits = 4.0 }', "4.0 is not a whole number"),
         ('{ name = "noise_regularization", weight = 1.0, noise = "pink" }', "'pink' is not 'gaussian' or 'uniform'"),
         ('{ name = "distance_correlation", weight = 1.0, log = 1 }', "1 is not true or false"),
         ('{ name = "distance_correlation", wait = 1.0 }', "no such option: did you mean weight?"),
@@ -99,8 +98,6 @@ def test_wrong_protections_are_refused_with_what_is_wrong(text, words):
         ('{ name = "gaussian", snr = 4.0 }', '{ name = "gaussian", std = 9.0 }', "is weaker"),
         ('{ name = "gaussian", std = 1.0, clip = 2.0 }', '{ name = "gaussian", std = 1.0 }', "is weaker"),
         ('{ name = "gaussian", std = 1.0, clip = 2.0 }', '{ name = "gaussian", std = 1.0, clip = 3.0 }', "is weaker"),
-        ('{ name = "quantize", bits = 4 }', '{ name = "quantize", bits = 3 }', None),
-        ('{ name = "quantize", bits = 4 }', '{ name = "quantize", bits = 5 }', "is weaker"),
         (
             '{ name = "distance_correlation", weight = 0.1, log = true }',
             '{ name = "distance_correlation", weight = 0.1, log = false }',
@@ -126,5 +123,5 @@ def test_a_minimum_is_met_by_the_same_protection_in_nothing_weaker(least, own, s
 def test_the_minimum_is_part_of_what_is_agreed():
     text = contract_template()
     assert Contract.read(text).digest == Contract.read(text.replace("embedding = []\n", "")).digest
-    other = text.replace("embedding = []", 'embedding = [{ name = "quantize", bits = 4 }]')
+    other = text.replace("embedding = []", 'embedding = [{ name = "gaussian", snr = 4.0 }]')
     assert Contract.read(other).digest != Contract.read(text).digest

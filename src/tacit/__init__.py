@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tacit.protect.embedding.distance_correlation import distance_correlation as distance_correlation
     from tacit.protect.embedding.gaussian import gaussian as gaussian
     from tacit.protect.embedding.noise_regularization import noise_regularization as noise_regularization
-    from tacit.protect.embedding.quantize import quantize as quantize
     from tacit.protect.gradient import chain as chain
     from tacit.protect.gradient import protection as protection
     from tacit.protect.gradient.clip import clip as clip
@@ -67,7 +66,6 @@ _HOME = {
     "none": "tacit.protect.gradient.none",
     "number_flips": "tacit.one_shot.numbers",
     "protection": "tacit.protect.gradient",
-    "quantize": "tacit.protect.embedding.quantize",
     "randomized_response": "tacit.protect.labels.randomized_response",
     "simulate": "tacit.cut.simulate",
     "sums": "tacit.one_shot.sums",

@@ -119,7 +119,7 @@ def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
         optimizer = torch.optim.Adam(bottom.parameters())
         return tacit.FeatureParty(bottom=bottom, features=torch.zeros(COUNT, 1), optimizer=optimizer, protect=protect)
 
-    for protect in ([], [tacit.gaussian(snr=8.0)], [tacit.quantize(bits=4)]):
+    for protect in ([], [tacit.gaussian(snr=8.0)], [tacit.noise_regularization(0.1)]):
         with pytest.raises(UsageError, match=r"what party.toml promises is gaussian\(snr=4.0\)"):
             guard(airport, own(protect))
     assert guard(airport, own([tacit.gaussian(snr=4.0, clip=1.0)]))["protection"].startswith("Gaussian")

@@ -17,7 +17,6 @@ from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
-from tacit.protect.embedding.quantize import quantize
 from tacit.protect.keyed_noise import KeyedNoise
 from tests.plain_network import mlp
 
@@ -196,7 +195,7 @@ def test_a_simulation_predicts_with_the_noise_that_it_trained_with():
 def test_a_protection_that_needs_noise_does_not_go_without():
     with pytest.raises(UsageError, match="no source"):
         one_step(party([gaussian(std=1.0)], noise=None))
-    one_step(party([quantize(bits=4)], noise=None))
+    one_step(party([distance_correlation(0.1)], noise=None))
 
 
 def test_keyed_noise_belongs_to_the_step_and_to_the_embedding_it_hides():
@@ -288,7 +287,6 @@ ALL = [
     adversarial(0.1),
     noise_regularization(0.01),
     gaussian(snr=8.0, clip=4.0),
-    quantize(bits=8),
 ]
 
 

@@ -14,7 +14,6 @@ from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
-from tacit.protect.embedding.quantize import quantize
 from tacit.wire.exactly_once import AskingChannel
 
 POINTS = {
@@ -38,7 +37,7 @@ def hiding_at(start):
             weight.copy_(torch.randn(weight.shape, generator=generator))
     return [
         distance_correlation(0.1), adversarial(0.1, reconstructor=reconstructor), noise_regularization(0.01),
-        gaussian(snr=10.0), quantize(bits=10),
+        gaussian(snr=10.0),
     ]  # fmt: skip
 
 

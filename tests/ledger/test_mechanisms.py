@@ -45,7 +45,7 @@ def test_embeddings_are_bounded_by_noise_on_clipped_rows_alone():
     assert embedding_sum_kl(both) == pytest.approx(1 / 16)
     assert embedding_sum_kl(Event("gaussian", {"std": 4.0})) is None
     assert embedding_sum_kl(Event("gaussian", {"snr": 4.0, "clip": 1.0})) is None
-    assert embedding_sum_kl(Event("quantize")) is None
+    assert embedding_sum_kl(Event("distance_correlation", {"weight": 0.1})) is None
     assert embedding_sum_kl(Event("none")) == math.inf
     with pytest.raises(UsageError, match="'matched'"):
         embedding_sum_kl(Event("matched"))

@@ -94,11 +94,10 @@ def _nothing(count):
     return torch.empty(count, 0, dtype=torch.int64), torch.empty(count, 0)
 
 
-@pytest.mark.parametrize("protect", ['{ name = "gaussian", snr = 4.0 }', '{ name = "quantize", bits = 4 }'])
-def test_a_protection_that_looks_at_a_whole_batch_is_refused(split, protect):
+def test_a_protection_that_looks_at_a_whole_batch_is_refused(split):
     settings = split["airport"].path / "party.toml"
     before = settings.read_text()
-    settings.write_text(before.replace('{ name = "gaussian", snr = 4.0, clip = 8.0 }', protect))
+    settings.write_text(before.replace("snr = 4.0, clip = 8.0", "snr = 4.0"))
     try:
         with pytest.raises(UsageError, match="from a whole batch"):
             load_embedder(Folder(split["airport"].path), "test")

@@ -48,7 +48,6 @@ def test_our_own_pass_and_those_that_send_bare_rows_fail_there_alone(name, optio
         ("distance_correlation", {"weight": 1.0}),
         ("gaussian", {"snr": 1.0}),
         ("noise_regularization", {"weight": 1.0}),
-        ("quantize", {"bits": 8}),
     ],
 )
 def test_our_own_embedding_protections_pass(name, options):

@@ -130,7 +130,7 @@ class Embedding(_Named):
         name: of the protection.
     """
 
-    ALWAYS = ("weight", "log", "unbiased", "projections", "noise", "width", "std", "snr", "clip", "bits")
+    ALWAYS = ("weight", "log", "unbiased", "projections", "noise", "width", "std", "snr", "clip")
 
     name: Text = Field(examples=['"gaussian"'])
 

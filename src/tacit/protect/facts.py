@@ -52,8 +52,6 @@ class Option:
             return f"{value} is not a finite number: write one"
         if self.kind is bool or self.above < value < self.below:
             return None
-        if self.kind is int:
-            return f"{value} is not from {self.above + 1:g} to {self.below - 1:g}: choose a number in between"
         if math.isinf(self.below):
             return f"{value} is not greater than {self.above:g}: choose a larger number"
         return f"{value} is not between {self.above:g} and {self.below:g}: choose a number in between"

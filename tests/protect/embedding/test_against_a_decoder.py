@@ -6,7 +6,6 @@ seed, and the label's accuracy:
 
     none                                              0.39                  0.927
     gaussian(snr=1)                                   1.00   +0.61 (0.04)   0.910
-    quantize(2)                                       0.89   +0.50 (0.04)   0.929
     distance_correlation(1)                           0.65   +0.26 (0.06)   0.896
     adversarial(1, learning_rate=0.01)                0.63   +0.24 (0.04)   0.928
     gaussian(std=0.3)                                 0.71   +0.32 (0.05)   0.928
@@ -29,7 +28,6 @@ from tacit.protect.embedding.adversarial import adversarial
 from tacit.protect.embedding.distance_correlation import distance_correlation
 from tacit.protect.embedding.gaussian import gaussian
 from tacit.protect.embedding.noise_regularization import noise_regularization
-from tacit.protect.embedding.quantize import quantize
 
 SEEDS = 2
 INPUTS, CUT, ROWS = 8, 6, 3000
@@ -39,8 +37,6 @@ LISTS: dict[str, list[EmbeddingProtection]] = {
     "none": [],
     "gaussian": [gaussian(snr=1.0)],
     "little noise": [gaussian(std=0.3)],
-    "quantize to 2 bits": [quantize(2)],
-    "quantize to 8 bits": [quantize(8)],
     "distance_correlation": [distance_correlation(1.0)],
     "adversarial": [adversarial(1.0, learning_rate=0.01)],
     "noise_regularization": [gaussian(std=0.3), noise_regularization(0.1)],
@@ -113,7 +109,6 @@ def gained(name: str, over: str, seeds: int = SEEDS) -> np.ndarray:
     ("name", "over", "margin", "accuracy"),
     [
         ("gaussian", "none", 0.4, 0.85),
-        ("quantize to 2 bits", "none", 0.3, 0.85),
         ("distance_correlation", "none", 0.1, 0.7),
         ("adversarial", "none", 0.1, 0.85),
         ("noise_regularization", "little noise", 0.1, 0.85),
@@ -126,8 +121,3 @@ def test_the_decoder_finds_less_and_the_label_is_still_learned(name, over, margi
 
 def test_without_protection_the_decoder_finds_most():
     assert np.mean([outcome("none", seed)[0] for seed in range(SEEDS)]) < 0.55
-
-
-def test_many_bits_hide_nothing():
-    """As its docstring says."""
-    assert abs(gained("quantize to 8 bits", "none").mean()) < 0.1

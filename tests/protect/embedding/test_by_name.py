@@ -10,7 +10,6 @@ NEEDED = {
     "distance_correlation": {"weight": 1.0},
     "gaussian": {"std": 1.0},
     "noise_regularization": {"weight": 1.0},
-    "quantize": {"bits": 4},
 }
 STRENGTHS = [
     *[(name, "weight") for name in ("adversarial", "distance_correlation", "noise_regularization")],
@@ -20,7 +19,6 @@ STRENGTHS = [
     ("gaussian", "std"),
     ("gaussian", "snr"),
     ("gaussian", "clip"),
-    ("quantize", "bits"),
 ]
 
 
@@ -45,7 +43,7 @@ def test_an_unknown_option_is_answered_with_the_known_ones(name):
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_missing_strength_is_named(name):
-    with pytest.raises(UsageError, match=r"weight|bits|std, snr; got none"):
+    with pytest.raises(UsageError, match=r"weight|std, snr; got none"):
         embedding_protection(name)
 
 
@@ -65,8 +63,6 @@ def test_a_strength_that_is_no_positive_number_is_refused_by_name(name, knob, va
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("quantize", {"bits": 17}),
-        ("quantize", {"bits": 2.0}),
         ("distance_correlation", {"log": 1}),
         ("distance_correlation", {"unbiased": "no"}),
         ("noise_regularization", {"noise": "laplace"}),

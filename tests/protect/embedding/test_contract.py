@@ -25,9 +25,8 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "gaussian": [{"std": 1e-3}, {"std": 30.0, "clip": 0.1}, {"snr": 100.0}, {"snr": 0.01, "clip": 5.0}],
     "noise_regularization": [{"weight": 0.01}, {"weight": 10.0, "noise": "uniform", "width": 0.5}],
-    "quantize": [{"bits": 1}, {"bits": 8}, {"bits": 16}],
 }
-CHANGES = {"gaussian", "quantize"}  # the embedding itself
+CHANGES = {"gaussian"}  # the embedding itself
 NOISY = {"gaussian"}
 
 CASES = [(name, options) for name in embedding.names() for options in OPTIONS.get(name, [])]

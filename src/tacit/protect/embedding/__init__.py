@@ -1,7 +1,7 @@
 """What a feature party does so that its embeddings give less of its inputs away: one file for each, named after it.
 
-`gaussian` and `quantize` change the embedding itself; `distance_correlation`, `adversarial` and `noise_regularization`
-add a loss with which the bottom model learns to say less.
+`gaussian` changes the embedding itself; `distance_correlation`, `adversarial` and `noise_regularization` add a loss with
+which the bottom model learns to say less.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def embedding_protection(name: str, **options: Any) -> EmbeddingProtection:
     >>> embedding_protection("gauss", std=0.5)
     Traceback (most recent call last):
     ...
-    tacit.errors.UsageError: there is no embedding protection 'gauss'; there are: adversarial, ..., quantize
+    tacit.errors.UsageError: there is no embedding protection 'gauss'; there are: adversarial, ..., noise_regularization
     """
     made: EmbeddingProtection = plugins.call(__name__, "embedding protection", name, options)
     return made
