@@ -16,7 +16,6 @@ from tacit.wire import checkpoint, codec, network, segment
 from tacit.wire.codec import short_name
 from tacit.wire.network_link import BEAT_SECONDS, SILENCE_SECONDS
 
-_OR = ", or [float16](#float16)"
 _KINDS = {
     "hello": ("both", "control", "0", "the first word of a connection"),
     "refusal": (
@@ -34,9 +33,9 @@ _KINDS = {
         "chunk",
         "alignment: the peer's points times one's key; a mask of rows",
     ),
-    "embedding": ("features", f"float32 (batch, *cut){_OR}", "training step", "a request: the batch's embeddings"),
-    "gradient": ("label", f"float32 (batch, *cut){_OR}", "training step", "its answer: the protected gradients"),
-    "evaluation": ("features", f"float32 (rows, *cut){_OR}", "evaluation", "a request: embeddings of rows for testing"),
+    "embedding": ("features", "float32 (batch, *cut)", "training step", "a request: the batch's embeddings"),
+    "gradient": ("label", "float32 (batch, *cut)", "training step", "its answer: the protected gradients"),
+    "evaluation": ("features", "float32 (rows, *cut)", "evaluation", "a request: embeddings of rows for testing"),
     "figures": ("label", "float64 (figures,)", "evaluation", "its answer: empty, or the shared figures of the epoch"),
     "done": ("both", "uint8 (0,), or control", "0, 1", "the last turn; then the word that all of it has arrived"),
     "flips": (

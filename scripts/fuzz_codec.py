@@ -30,10 +30,10 @@ from tacit.wire.codec import CONTROL, Assembler, AtMost, Limit
 LIMITS = {
     "embedding": Limit(torch.float32, (8, 4)),
     "gradient": Limit(torch.float64, (AtMost(9), 7)),
-    "evaluation": Limit(torch.bfloat16, (AtMost(5), AtMost(4), 3, 2)),
+    "evaluation": Limit(torch.float64, (AtMost(5), AtMost(4), 3, 2)),
     "points": Limit(torch.uint8, (AtMost(40), 32)),
     "matches": Limit(torch.int64, (AtMost(64),)),
-    "figures": Limit(torch.float16, ()),
+    "figures": Limit(torch.float64, ()),
     "hello": CONTROL,
 }
 SLOWEST = 1.0  # seconds that one frame may take; they take microseconds

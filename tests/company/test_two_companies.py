@@ -182,12 +182,11 @@ def _wait_for(path, patience=60):
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize(("said", "other"), [("epochs = 2", "epochs = 3"), ("[cut]", '[cut]\ndtype = "float16"')])
-def test_a_contract_that_differs_is_refused_with_its_name(tmp_path, said, other):
+def test_a_contract_that_differs_is_refused_with_its_name(tmp_path):
     airline, airport = prepare(tmp_path, epochs=2, rows=1000, seed=0)
     contract = airport.folder / "contract.toml"
-    assert said in contract.read_text()
-    contract.write_text(contract.read_text().replace(said, other))
+    assert "epochs = 2" in contract.read_text()
+    contract.write_text(contract.read_text().replace("epochs = 2", "epochs = 3"))
     label = airline.start("align")
     feature = airport.start("align")
     said = feature.communicate(timeout=60)[1]

@@ -85,7 +85,6 @@ class World:
         every=4,
         test_share=0.2,
         depth=1,
-        float16=False,
     ):
         self.folder = Path(folder)
         self.state = self.folder / "state"  # apart from what is copied
@@ -96,7 +95,7 @@ class World:
         self.protect_embedding = protect_embedding  # of the number of starts before
         self.starts = Counter()
         self.plan = Plan(ROWS, BATCH, epochs, seed=5, test_share=test_share)
-        self.every, self.depth, self.float16 = every, depth, float16
+        self.every, self.depth = every, depth
         self.guard = {"data": "same"}
         self.hub = Hub()
         self.alarms = []
@@ -105,11 +104,10 @@ class World:
         generator = torch.Generator().manual_seed(1)
         self.x = {name: torch.randn(ROWS, INPUTS, generator=generator) for name in names}
         self.y = (sum(x[:, 0] for x in self.x.values()) + torch.randn(ROWS, generator=generator) > 0.5).float()
-        dtype = torch.float16 if float16 else torch.float32
         self.limits = {
-            "embedding": Limit(dtype, (BATCH, WIDTH)),
-            "gradient": Limit(dtype, (BATCH * WIDTH + 1,) if float16 else (BATCH, WIDTH)),
-            "evaluation": Limit(dtype, (AtMost(BATCH), WIDTH)),
+            "embedding": Limit(torch.float32, (BATCH, WIDTH)),
+            "gradient": Limit(torch.float32, (BATCH, WIDTH)),
+            "evaluation": Limit(torch.float32, (AtMost(BATCH), WIDTH)),
             "figures": Limit(torch.float64, (AtMost(8),)),
             **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
         }
@@ -133,9 +131,7 @@ class World:
             optimizer = torch.optim.Adam(bottom.parameters(), lr=0.02)
             protect = self.protect_embedding(self.starts[name])
             self.starts[name] += 1
-            party = FeatureParty(
-                bottom=bottom, features=self.x[name], optimizer=optimizer, protect=protect, float16=self.float16
-            )
+            party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer, protect=protect)
             noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
             session = FeatureSession(
                 party, self.plan, durable, noise=noise, shared=("test_loss",), guard=self.feature_guard,

@@ -28,21 +28,7 @@ def _exchanged(tmp_path_factory):
 @pytest.fixture(scope="session", name="split")
 def _split(tmp_path_factory):
     """The folders of an airline and an airport after a split training, with noise on what the airport sends."""
-    return _trained(small_companies(tmp_path_factory.mktemp("split")))
-
-
-@pytest.fixture(scope="session", name="narrow")
-def _narrow(tmp_path_factory):
-    """The same with float16 on the wire, three numbers of a row: their bytes are no whole float32s."""
-    companies = small_companies(tmp_path_factory.mktemp("narrow"))
-    for company in companies:
-        contract = company.path / "contract.toml"
-        text = contract.read_text().replace("cut.widths.airport = 4", 'cut.widths.airport = 3\ncut.dtype = "float16"')
-        contract.write_text(text)
-    return _trained([Folder(company.path) for company in companies])
-
-
-def _trained(companies):
+    companies = small_companies(tmp_path_factory.mktemp("split"))
     settings = companies[1].path / "party.toml"
     noise = 'protect.embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]\nalign.allow_edits = true'
     settings.write_text(settings.read_text().replace("protect.embedding = []", noise))

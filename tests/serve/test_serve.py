@@ -174,9 +174,8 @@ def test_a_row_that_has_changed_is_entered_anew(world, start):
     assert Shipments(world / "airport" / "embeddings").versions() == {1: 899, 2: 1}
 
 
-@pytest.mark.parametrize("which", ["split", "narrow"])
-def test_a_split_training_has_no_fallback(request, which, tmp_path, start):
-    world = copied(next(iter(request.getfixturevalue(which).values())).path.parent, tmp_path)
+def test_a_split_training_has_no_fallback(split, tmp_path, start):
+    world = copied(next(iter(split.values())).path.parent, tmp_path)
     settings(world, "airline", deadline_ms=60_000)
     airline = start(world / "airline")
     asked = [{"id": 3}, {"id": "59"}, {"id": 777}]

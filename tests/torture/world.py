@@ -69,7 +69,6 @@ batch_size = {batch_size}
 depth = {depth}
 [cut]
 widths = {{ airport = 16 }}
-dtype = "{dtype}"
 [minimum]
 gradient = {{ name = "matched", leak_auc = 0.62 }}
 """
@@ -89,7 +88,7 @@ def check(holds: bool, what: str) -> None:
 class Size:
     """How large the training is: rows of each side, passes over them, rows in a step, turns between checkpoints.
 
-    And how many steps may be on their way at once, and as what.
+    And how many steps may be on their way at once.
     """
 
     rows: int = 2400
@@ -97,7 +96,6 @@ class Size:
     batch_size: int = 64
     every: int = 20
     depth: int = 1
-    dtype: str = "float32"
 
     @property
     def turns(self) -> int:
@@ -136,9 +134,7 @@ def prepare(folder: Path, size: Size, *, seed: int) -> None:
                 protect=_PROTECT[name],
             )
         )
-        contract = _CONTRACT.format(
-            run=RUN, epochs=size.epochs, batch_size=size.batch_size, depth=size.depth, dtype=size.dtype
-        )
+        contract = _CONTRACT.format(run=RUN, epochs=size.epochs, batch_size=size.batch_size, depth=size.depth)
         (folder / name / "contract.toml").write_text(contract)
     made[LABEL].trust(folder / FEATURES / f"{FEATURES}.crt")
     made[FEATURES].trust(folder / LABEL / f"{LABEL}.crt")

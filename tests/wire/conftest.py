@@ -17,7 +17,7 @@ SECONDS = 10.0  # the most that anything may wait
 LIMITS = {
     "embedding": Limit(torch.float32, (AtMost(100_000), AtMost(128))),
     "gradient": Limit(torch.float32, (AtMost(100_000), AtMost(128))),
-    "evaluation": Limit(torch.bfloat16, (AtMost(10), AtMost(10), AtMost(10), AtMost(10))),
+    "evaluation": Limit(torch.float64, (AtMost(10), AtMost(10), AtMost(10), AtMost(10))),
     "matches": Limit(torch.int64, (AtMost(100),)),
     "figures": Limit(torch.float64, ()),
     "hello": CONTROL,

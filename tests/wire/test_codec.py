@@ -166,7 +166,7 @@ def header(**changes):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"magic": b"TAC\x02"}, "begins with .* another program or version"),
+        ({"magic": b"TAC\x01"}, "begins with .* another program or version"),
         ({"kind": len(KINDS)}, f"kind {len(KINDS)}, .* no such message"),
         ({"dtype": len(DTYPES)}, f"dtype {len(DTYPES)}, .* no such message"),
         ({"ndim": 5}, "5 dimensions"),

@@ -143,7 +143,7 @@ def _print_contract(agreed: Contract | OneShotContract) -> None:
         cuts = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in agreed.cut.widths.items())
         lines |= {
             "mode": "split: embeddings go forward and gradients back, step by step",
-            "cut": f"{cuts}, {agreed.cut.dtype}",
+            "cut": cuts,
             "training": f"{agreed.epochs} epochs of batches of {agreed.batch_size}, loss {agreed.loss}",
             "least protection": ", ".join(map(str, (agreed.minimum.gradient, *agreed.minimum.embedding))),
             "told at epoch ends": ", ".join(agreed.share.metrics) or "nothing",

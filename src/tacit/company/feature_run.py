@@ -103,7 +103,6 @@ def build_feature_party(
 ) -> tuple[FeatureParty, dict[str, str]]:
     """The party that trains, its caller's own or one made of the settings, and what must be the same at every start."""
     party, data = _from_settings(folder, rows, plan) if own is None else (own, _checked(folder, rows, own))
-    party.float16 = folder.contract.cut.dtype == "float16"
     facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
     facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
     facts["hidden"] = "the inputs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -44,15 +43,12 @@ def alignment_limits() -> dict[str, Limit]:
 
 def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
     """What may come between the label party and this feature party while they train, to the exact shape."""
-    dtype: torch.dtype = getattr(torch, contract.cut.dtype)
     cut = contract.cut.widths[party]
-    rows = (contract.batch_size, *cut)
-    gradient = (math.prod(rows) + 1,) if dtype is torch.float16 else rows  # with the power of two behind it
     return {
         **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
-        "embedding": Limit(dtype, rows, LARGEST),
-        "gradient": Limit(dtype, gradient, LARGEST),
-        "evaluation": Limit(dtype, (AtMost(contract.batch_size), *cut), LARGEST),
+        "embedding": Limit(torch.float32, (contract.batch_size, *cut), LARGEST),
+        "gradient": Limit(torch.float32, (contract.batch_size, *cut), LARGEST),
+        "evaluation": Limit(torch.float32, (AtMost(contract.batch_size), *cut), LARGEST),
         "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),), LARGEST),
     }
 
@@ -60,7 +56,7 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
 def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
     """Let all messages wait that may be on their way: else two that both send would wait for each other."""
     if contract.depth > 1 and isinstance(link, NetworkLink | Lanes):
-        frames = max(limits[kind].frames for kind in ("embedding", "gradient", "evaluation"))
+        frames = max(limits[kind].frames for kind in ("embedding", "evaluation"))
         link.room = ROOM + contract.depth * frames
 
 

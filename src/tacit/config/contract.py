@@ -24,12 +24,9 @@ class Cut(Section):
 
     Attributes:
         widths: for each feature party the shape of its rows; a single number is a width.
-        dtype: of the numbers that cross the wire, embeddings and gradients; "float16" takes half the bytes, and what is
-            sent is rounded to 11 bits after everything else was done to it.
     """
 
     widths: dict[str, Shape] = Field(examples=["{ airport = 128 }"])
-    dtype: Literal["float32", "float16"] = "float32"
 
 
 class Alignment(Section):

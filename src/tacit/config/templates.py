@@ -134,7 +134,6 @@ test_share = 0.2  # of the common rows, the last ones in their order, which nobo
 
 split> [cut]
 split> widths = $widths  # what each feature party sends of a row: a width, or a shape such as [32, 8, 8]
-split> dtype = "float32"  # of these numbers and of gradients; "float16": half the bytes, and rounded
 one_shot> [exchange]
 one_shot> width = 8  # numbers that each feature party sends of a row, 1 to 128: few tell little of its columns
 one_shot> labels = "flips"  # each is flipped once; "sums": noisy sums over groups, which show who is alike; "hidden_sums": do not

@@ -23,7 +23,6 @@ from tacit.contracts import (
     noise_source,
 )
 from tacit.cut._hooks import caught, flat, stashed
-from tacit.cut.float16 import rounded, unscaled
 from tacit.cut.tensors import evaluating, protections, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.wire.codec import wrong_numbers
@@ -46,8 +45,6 @@ class FeatureParty:
             (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
         depth: how many embeddings may be on their way at once. Each gradient is the one of the weights that its
             embedding was made with, and is applied to those of up to so many steps less one later.
-        float16: whether embeddings and gradients cross the wire as float16, rounded after all protections. Between two
-            companies the contract says so.
     """
 
     def __init__(
@@ -59,7 +56,6 @@ class FeatureParty:
         protect: Sequence[EmbeddingProtection] = (),
         noise: Noise | StepNoise | None = None,
         depth: int = 1,
-        float16: bool = False,
     ) -> None:
         if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
             raise UsageError(f"depth = {depth!r} is out of range: it is a whole number, 1 or more")
@@ -67,7 +63,7 @@ class FeatureParty:
         self.features = tensors("features", features)
         self.optimizer = optimizer
         self.shield = Shield(protect, bottom, self.features)
-        self.noise, self.depth, self.float16 = noise, depth, float16
+        self.noise, self.depth = noise, depth
         self.steps = self.evaluations = 0
         self._open: deque[_Opened] = deque()  # steps whose gradients have not come, oldest first
         self._next: tuple[Tensor | None, list[Tensor]] = (None, [])  # a batch whose inputs were prepared
@@ -116,14 +112,12 @@ class FeatureParty:
         before(z.detach())
         with self._stashed():
             opened = self.shield.opened(z, self.noise, step, hidden)
-        payload = self._rounded(opened.sent, f"step {step}")
-        opened.left = payload.to(z.dtype)
         self._open.append(opened)
         leaving()
-        channel.send(Message(step, "embedding", payload, digest(rows)))
+        channel.send(Message(step, "embedding", opened.sent.detach(), digest(rows)))
         with self._stashed():
             self.shield.weigh(opened)  # while the label party is at work
-        return opened.left
+        return opened.sent.detach()
 
     def prepare(self, rows: Tensor) -> None:
         """Take the inputs of the next batch out of the table, while there is nothing else to be done."""
@@ -144,25 +138,20 @@ class FeatureParty:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
         opened = self._open[0]
         self.optimizer.zero_grad()
-        gradient, z = channel.recv("gradient", self.steps).payload, opened.left
-        narrow = self.float16 or z.dtype is torch.float16  # as a bottom may have it by itself
-        due = ((z.numel() + 1,), torch.float16) if narrow else (tuple(z.shape), z.dtype)
-        if (tuple(gradient.shape), gradient.dtype) != due:
+        gradient, z = channel.recv("gradient", self.steps).payload, opened.sent
+        if gradient.shape != z.shape or gradient.dtype != z.dtype:
             raise TensorError(
                 f"step {self.steps}: a gradient {tuple(gradient.shape)} of {gradient.dtype} came for an embedding "
-                f"{tuple(z.shape)} of {z.dtype}, where {due[0]} of {due[1]} is due; the model was not changed: compare "
-                "both parties' models"
+                f"{tuple(z.shape)} of {z.dtype}; the model was not changed: compare both parties' models"
             )
-        if narrow:
-            gradient = unscaled(gradient, z.shape, z.dtype)
         # a copy: what came is still being written down, and hooks of the bottom may change their gradients in place
         penalty = self.shield.backward(opened, gradient.clone())
         self.optimizer.step()
         self.shield.step()
         self._open.popleft()
         self.steps += 1
-        own = opened.places[0] if opened.places else opened.sent
-        return {"embedding": z, "own_embedding": own.detach(), "gradient": gradient, **penalty}
+        own = opened.places[0] if opened.places else z
+        return {"embedding": z.detach(), "own_embedding": own.detach(), "gradient": gradient, **penalty}
 
     def embed(self, features: Tensor | Sequence[Tensor], noise: Noise | None = None) -> Tensor:
         """What may be sent of rows that are not trained on, for serving: protected as in training.
@@ -174,8 +163,7 @@ class FeatureParty:
         """
         inputs = tensors("features", features)
         with evaluating(self.bottom):
-            z = self.shield.protected(self.bottom(*inputs), self.noise if noise is None else noise)
-            return self._rounded(z, "embed").to(z.dtype)
+            return self.shield.protected(self.bottom(*inputs), self.noise if noise is None else noise)
 
     def hidden(self, rows: Tensor) -> Tensor:
         """What the embeddings of these rows should not give away, as an evaluator needs it.  (rows, inputs)"""
@@ -194,9 +182,8 @@ class FeatureParty:
         with evaluating(self.bottom):
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
             z = self.shield.protected(z, self.noise, "evaluation", step)
-            payload = self._rounded(z, f"evaluation {step}")
         leaving()
-        channel.send(Message(step, "evaluation", payload, digest(rows)))
+        channel.send(Message(step, "evaluation", z, digest(rows)))
         self._evaluating += 1
 
     def finish_evaluation(self, channel: Channel) -> Tensor:
@@ -205,10 +192,6 @@ class FeatureParty:
         self._evaluating -= 1
         self.evaluations += 1
         return figures
-
-    def _rounded(self, z: Tensor, what: str) -> Tensor:
-        """A protected embedding as it crosses the wire."""
-        return rounded(z, what) if self.float16 else z.detach()
 
     def _stashed(self) -> AbstractContextManager[None]:
         """Where other steps may come between a way there and its way back, keep the weights of the way there."""
@@ -222,8 +205,7 @@ class FeatureParty:
 class _Opened:
     """A step's embedding on its way out, and what is needed of it until its gradient is back."""
 
-    sent: Tensor  # protected, with its graph
-    left: Tensor  # as it goes out, which may be rounded
+    sent: Tensor  # as it goes out, with its graph
     hidden: list[Tensor]  # what is hidden in this step, where a protection adds a loss
     places: list[Tensor]  # the embedding before each protection
     noise: NoiseSource  # of this step
@@ -261,7 +243,7 @@ class Shield:
         """What goes out in the place of z in a step of the training, which is open from now on."""
         source = self._source(z, noise, "embedding", step)
         *places, sent = self._passed(z, source, step)
-        return _Opened(sent, sent.detach(), hidden, places, source)
+        return _Opened(sent, hidden, places, source)
 
     def protected(self, z: Tensor, noise: Noise | StepNoise | None, what: str = "", step: int = 0) -> Tensor:
         """What goes out in the place of z where nothing is learned; a step that is open stays as it is."""

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message, Noise, Protected, Protection, StepNoise
-from tacit.cut.float16 import scaled, unscaled
 from tacit.cut.tensors import evaluating, tensors
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
 
@@ -25,8 +24,6 @@ def _nothing(*_: object) -> None:
 
 class LabelParty:
     """The label party: any top model, any optimizer, and a protection for what it sends.
-
-    Embeddings that come as float16 are computed with as float32, and answered as float16.
 
     Args:
         top: maps the embedding, and the party's own features if it has any, to logits: `top(z, *features)`; with
@@ -109,15 +106,12 @@ class LabelParty:
         before(clean, embedding)
         sent = self.protect.update(clean, self.labels[rows], self.state, self._noise(messages, clean), embedding)
         leaving(sent)
-        parts = zip(messages, _apart(sent.value, gradients), strict=True)
-        payloads = [scaled(part) if message.payload.dtype is torch.float16 else part for message, part in parts]
-        for channel, message, payload in zip(each, messages, payloads, strict=True):
-            channel.send(Message(self.steps, "gradient", payload, message.rows))
+        for channel, message, value in zip(each, messages, _apart(sent.value, gradients), strict=True):
+            channel.send(Message(self.steps, "gradient", value, message.rows))
         self.state = sent.state
         self.optimizer.step()
         self.steps += 1
-        left = _read(payloads, gradients)
-        return {"loss": loss.detach(), "embedding": embedding, "clean": clean, "sent": left, **sent.report}
+        return {"loss": loss.detach(), "embedding": embedding, "clean": clean, "sent": sent.value, **sent.report}
 
     def evaluate(self, rows: Tensor, channels: Channel | Sequence[Channel]) -> Tensor:
         """Logits for rows that are not trained on: nothing is learned from them, and nothing is answered here."""
@@ -174,7 +168,7 @@ class LabelParty:
                 f"step {step}: an embedding {tuple(z.shape)} of {z.dtype} came for {len(rows)} rows; no label "
                 "was touched: the peer's bottom model must give (rows, *cut) in a floating dtype"
             )
-        return z.float() if z.dtype is torch.float16 else z
+        return z
 
 
 def _several(channels: Channel | Sequence[Channel]) -> Sequence[Channel]:
@@ -202,18 +196,12 @@ def _apart(joint: Tensor, like: Sequence[Tensor]) -> Sequence[Tensor]:
     return [part.reshape(one.shape) for part, one in zip(joint.split(widths, dim=1), like, strict=True)]
 
 
-def _read(payloads: Sequence[Tensor], like: Sequence[Tensor]) -> Tensor:
-    """What went out, as those read it who got it.  (batch, all widths)"""
-    pairs = zip(payloads, like, strict=True)
-    return _joint([unscaled(one, part.shape) if one.dtype is torch.float16 else one for one, part in pairs])
-
-
 def alike(z: Tensor) -> float:
     """The share of the rows of a batch that lie within a thousandth of one of them, as far as three of them tell.
 
     Where nearly all are alike, any row is likely to be one of these. A few rows may be alike by chance.
     """
-    rows = z.detach().flatten(start_dim=1).to(torch.promote_types(z.dtype, torch.float32))
+    rows = z.detach().flatten(start_dim=1)
     if len(rows) < 32:
         return 0.0
     near = 1e-3 * torch.linalg.vector_norm(rows, dim=1).mean()

@@ -22,7 +22,6 @@ from tacit.align.batches import Plan, Task
 from tacit.contracts import Message, NoiseSource, Protected, StepNoise
 from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
-from tacit.cut.float16 import wrong_gradient
 from tacit.cut.label_party import ALIKE, LabelParty, alike
 from tacit.cut.tensors import weights
 from tacit.errors import StorageError, UsageError
@@ -168,8 +167,6 @@ class _Session(ABC, Generic[_P, _C]):
             return f"{len(message.payload)} rows or figures came, {count} are due"
         if message.kind == "embedding" and alike(message.payload) > ALIKE:
             return f"over {ALIKE:.0%} of its rows are alike: the bottom has died, or asks one thing of many rows"
-        if message.kind == "gradient" and message.payload.dtype is torch.float16:
-            return wrong_gradient(message.payload, LARGEST) or None
         return None
 
     def count(self) -> None:

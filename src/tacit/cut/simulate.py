@@ -139,7 +139,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
     epochs: int = 1,
     batch_size: int = 1024,
     depth: int = 1,
-    float16: bool = False,
     seed: int = 0,
     record: Recorder | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -161,7 +160,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         batch_size: rows in a batch.
         depth: how many embeddings may be on their way at once, as over a slow line: see `FeatureParty`. All are
             answered by the end of an epoch.
-        float16: whether embeddings and gradients are sent as float16, as a contract may say.
         seed: of the batches, of the noise, and of what protections learn. Weights are the models' own.
         record: what to write down; nothing if not given.
         progress: called after each step with the number of steps done and the number of all steps.
@@ -188,7 +186,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         feature_party = FeatureParty(
             bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding,
             noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64), depth=depth,
-            float16=float16,
         )  # fmt: skip
     if len(feature_party.features[0]) != len(labels):
         raise UsageError(

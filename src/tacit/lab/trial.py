@@ -49,7 +49,6 @@ class Course:
     follow: int = 4096  # rows whose visits are all attacked together
     seed: int = 0  # of weights, batches, noise and attacks
     depth: int = 1  # batches on their way at once
-    float16: bool = False  # on the wire
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,8 @@ def train(
         bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
         protect=none() if protect is None else protect, protect_embedding=protect_embedding,
         optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
-        batch_size=min(course.batch_size, len(rows)), depth=course.depth, float16=course.float16, seed=course.seed,
-        record=record, progress=lambda done, steps: progress(f"training with {protection}", done, steps),
+        batch_size=min(course.batch_size, len(rows)), depth=course.depth, seed=course.seed, record=record,
+        progress=lambda done, steps: progress(f"training with {protection}", done, steps),
     )  # fmt: skip
     logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))

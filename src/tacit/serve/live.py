@@ -43,7 +43,7 @@ class LiveModel:
     """One version of a model, with its door and its partners. It is made and used in the thread of the event loop."""
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, metrics: Metrics, log: Log) -> None:
-        settings, numbers = folder.config.serve, folder.contract.cut.dtype if folder.terms.mode == "split" else None
+        settings, numbers = folder.config.serve, folder.terms.mode == "split"
         self.name, self.settings, self.scorer, self._metrics = folder.terms.run, settings, scorer, metrics
         self.fallback = settings.fallback and scorer.fallback
         self._deadline = settings.deadline_ms / 1000

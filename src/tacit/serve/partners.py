@@ -43,11 +43,11 @@ Answer = asyncio.Future[bytes | Missing]
 class Partner:
     """One feature party. Everything but `_send` happens in the thread of the event loop.
 
-    `width` are the bytes of a row's embedding; where they are `numbers` of a floating dtype, these must be finite.
+    `width` are the bytes of a row's embedding; where they are floating point `numbers`, these must be finite.
     """
 
     def __init__(
-        self, name: str, width: int, numbers: str | None, account: Account, settings: Serve, metrics: Metrics, log: Log
+        self, name: str, width: int, numbers: bool, account: Account, settings: Serve, metrics: Metrics, log: Log
     ) -> None:
         self.name, self.width, self._numbers, self._account = name, width, numbers, account
         self._cache = Cache(settings.cache_seconds, settings.cache_rows)
@@ -172,7 +172,7 @@ class Partner:
             raise RefusedError("embedding", f"embedding {step} is {rows.shape}, not {(count, 1 + self.width)}")
         if (rows[:, 0] > 1).any():
             raise RefusedError("embedding", f"embedding {step} has rows that are neither known nor unknown")
-        if self._numbers and not np.isfinite(np.ascontiguousarray(rows[:, 1:]).view(self._numbers)).all():
+        if self._numbers and not np.isfinite(np.ascontiguousarray(rows[:, 1:]).view(np.float32)).all():
             raise RefusedError("embedding", f"embedding {step} holds numbers that are not finite")
 
     def _settle(self, step: int, values: Iterable[bytes | Missing]) -> None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,6 @@ from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.models import build, cuts_of, optimizer
 from tacit.cut.feature_party import FeatureParty
-from tacit.cut.float16 import rounded
 from tacit.cut.tensors import evaluating
 from tacit.errors import DataError, ProtocolError, StorageError, UsageError
 from tacit.one_shot.forms import row_normals
@@ -34,6 +33,8 @@ from tacit.protect import ladder
 from tacit.protect.embedding import embedding_protection
 from tacit.serve.halves import digest_of, encoded, trained_encoder
 from tacit.wire.checkpoint import Checkpoints
+
+_FLOAT = 4  # bytes
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ class SplitEmbedder:
         bottom = _with_weights(build(folder, config, folder.contract, inputs, seed=0), where)
         protect = [embedding_protection(one.name, **one.options()) for one in config.protect.embedding or ()]
         party = FeatureParty(
-            bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config), protect=protect,
-            float16=_dtype(folder) == np.float16,
-        )  # fmt: skip
+            bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config), protect=protect
+        )
         made = decisions(where)
         if made:
             raised = ladder.stronger_embedding(protect, made[-1]["level"])
@@ -87,7 +87,6 @@ class SplitEmbedder:
         with evaluating(self.party.bottom):
             clean = in_blocks(self.party.bottom, inputs.tensors)
             sent = self.party.shield.protected(clean, _RowNoise(clean, self.secret)) if len(clean) else clean
-        sent = rounded(sent, "a row that is asked for") if self.party.float16 else sent
         return sent.flatten(1).contiguous().numpy().view(np.uint8).reshape(len(inputs), self.width)
 
     def check_rows(self) -> None:
@@ -156,7 +155,7 @@ class SplitScorer:
             raise UsageError("a split training has no model that does without embeddings: there is no fallback")
         cuts = cuts_of(self.folder.contract, self.folder.contract.feature_parties)
         received = [
-            _numbers(embeddings[name], _dtype(self.folder), cut, name)
+            _numbers(embeddings[name], cut, name)
             for name, cut in zip(self.folder.contract.feature_parties, cuts, strict=True)
         ]
         own = encoded(self.encoder, table, rows)
@@ -243,17 +242,13 @@ def _classes(where: Path) -> int:
         raise StorageError(f"{inputs} does not tell how many classes there were ({error!r}): bring it back") from None
 
 
-def _dtype(folder: Folder) -> np.dtype[Any]:
-    return np.dtype(folder.contract.cut.dtype)
-
-
 def _width(folder: Folder, party: str) -> int:
-    return _dtype(folder).itemsize * math.prod(cuts_of(folder.contract, [party])[0])
+    return _FLOAT * math.prod(cuts_of(folder.contract, [party])[0])
 
 
-def _numbers(raw: NDArray[np.uint8], dtype: np.dtype[Any], cut: tuple[int, ...], peer: str) -> Tensor:
-    """A peer's bytes as its embedding, in float32; what is not finite is refused."""
-    numbers = np.ascontiguousarray(raw).view(dtype)
+def _numbers(raw: NDArray[np.uint8], cut: tuple[int, ...], peer: str) -> Tensor:
+    """A peer's bytes as its embedding; what is not finite is refused."""
+    numbers = np.ascontiguousarray(raw).view(np.float32)
     if not np.isfinite(numbers).all():
         raise ProtocolError(f"{peer} sent numbers that are not finite: nothing is scored with them")
-    return torch.from_numpy(numbers.reshape(len(raw), *cut)).float()
+    return torch.from_numpy(numbers.reshape(len(raw), *cut))

@@ -28,7 +28,7 @@ from tacit.errors import ProtocolError, TensorError, UsageError
 if sys.byteorder != "little":
     raise ImportError("tacit.wire.codec sends tensors as they lie in memory, least byte first: this machine's are not")
 
-MAGIC = b"TAC\x01"
+MAGIC = b"TAC\x02"
 LAYOUT = struct.Struct("<4sBBBBQ16sIIIIQQ")
 
 HEADER = LAYOUT.size
@@ -52,7 +52,7 @@ KINDS = (
 )  # fmt: skip
 """The kinds of messages. The number on the wire is the place here, so new ones are added at the end."""
 
-DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.uint8, torch.int64)
+DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
 """The dtypes that may cross a wire; the number on the wire is the place here."""
 
 DIMENSIONS = 4
