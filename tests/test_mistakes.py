@@ -59,13 +59,9 @@ class Place:
         where.mkdir(exist_ok=True, mode=0o700)
         store(where, run="small", id="a" * 32, seed=3, digest="b" * 64, rows=np.arange(60))
 
-    def array(self, name: str, values: object) -> Path:
-        np.save(self.root / name, np.asarray(values))
-        return self.root / name
-
     def pair(self, gradients: object, labels: object) -> str:
-        g, y = self.array("g.npy", gradients), self.array("y.npy", labels)
-        return f"audit --gradients {g} --labels {y} --out {self.root / 'out'} --batch-size 20"
+        np.savez(self.root / "m.npz", gradients=np.asarray(gradients), labels=np.asarray(labels))
+        return f"audit --messages {self.root / 'm.npz'} --out {self.root / 'out'} --batch-size 20"
 
 
 @pytest.fixture(name="place")
@@ -199,20 +195,22 @@ MISTAKES = {
     "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "tacit train"]),
     "no model": (said("export {place.airline} --out {place.root}/m.safetensors"), ["model.safetensors is missing"]),
     "no record": (said("audit {place.airline}"), ["nothing is recorded there", "checkpoint"]),
-    "nothing to audit": (said("audit"), ["nothing to audit", "--gradients and --labels"]),
+    "nothing to audit": (said("audit"), ["nothing to audit", "--messages"]),
     # somebody else's files
-    "unequal lengths": (lambda place: place.pair(G, Y[:90]), ["y.npy is of shape (90,)", "one value for each row"]),
-    "three kinds": (lambda place: place.pair(G, np.arange(100) % 3), ["y.npy holds 3 kinds", "one against all"]),
-    "one kind": (lambda place: place.pair(G, 0 * Y), ["y.npy holds 1 kind", "both classes"]),
-    "not finite": (lambda place: place.pair(NAN, Y), ["g.npy: row 3", "not finite", "leave such rows out"]),
+    "unequal lengths": (lambda place: place.pair(G, Y[:90]), ["labels is of shape (90,)", "one value for each row"]),
+    "three kinds": (lambda place: place.pair(G, np.arange(100) % 3), ["m.npz:labels holds 3 kinds", "one against all"]),
+    "one kind": (lambda place: place.pair(G, 0 * Y), ["m.npz:labels holds 1 kind", "both classes"]),
+    "not finite": (lambda place: place.pair(NAN, Y), ["m.npz:gradients: row 3", "not finite", "leave such rows out"]),
     "limit above 1": (lambda place: place.pair(G, Y) + " --limit 1.5", ["--limit", "less than or equal to 1"]),
     "limit below a coin flip": (lambda place: place.pair(G, Y) + " --limit 0.4", ["0.4 is not between 0.5 and 1"]),
     "unknown side": (lambda place: place.pair(G, Y) + " --side both", ["'both' is not one of", "'features'"]),
-    "no labels": (said("audit --gradients g.npy --limit 0.6 --out o"), ["pass --labels as well"]),
-    "no place for a report": (said("audit --gradients g.npy --labels y.npy"), ["--out is missing", "which folder"]),
-    "gradients not there": (said("audit --gradients no.npy --labels y.npy --out {place.root}/o"), ["no.npy is not"]),
+    "no inputs": (
+        lambda place: place.pair(G, Y) + " --side label", ["m.npz holds no array 'embeddings'", "the other --side"],
+    ),
+    "no place for a report": (said("audit --messages m.npz"), ["--out is missing", "which folder"]),
+    "messages not there": (said("audit --messages no.npz --out {place.root}/o"), ["no.npz is not there"]),
     "out on a file": (
-        said("audit --gradients g.npy --labels y.npy --out {place.airline}/party.toml"), ["can't be made a folder"],
+        said("audit --messages m.npz --out {place.airline}/party.toml"), ["can't be made a folder"],
     ),
     "out not writable": (said("demo --out /proc/demo"), ["--out /proc/demo", "choose another path"]),
     # the lab

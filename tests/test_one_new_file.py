@@ -58,9 +58,8 @@ made = protection("steady", times=2.0)
 told = CliRunner()
 audited = ["peak" in standard.ATTACKS, ("peak", "mean") in standard.JOINED + standard.ACCUMULATED]
 standard.ATTACKS = tuple(each for each in standard.ATTACKS if each in ("norm", "peak"))  # the others take their time
-np.save("g.npy", clean.flatten(0, 1).numpy())
-np.save("y.npy", labels.numpy())
-told.invoke(app, "audit --gradients g.npy --labels y.npy --out audit --batch-size 64".split(), catch_exceptions=False)
+np.savez("sent.npz", gradients=clean.flatten(0, 1).numpy(), labels=labels.numpy())
+told.invoke(app, "audit --messages sent.npz --out audit --batch-size 64".split(), catch_exceptions=False)
 print(json.dumps({
     "package": tacit.__file__,
     "options": contract("times = 2").options(3),

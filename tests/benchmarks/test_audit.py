@@ -12,7 +12,7 @@ def small(monkeypatch):
     for name, value in {"STEPS": 4, "MEASURED": 8, "BLOCK": 4, "EVERY": 4, "FOLLOWED": 256, "BATCHES": (2,)}.items():
         monkeypatch.setattr(audit, name, value)
     monkeypatch.setattr(audit, "SETTINGS", "live.every = 4\nrecord = { last = 2, follow = 256 }")
-    monkeypatch.setattr(audit, "audit_files", lambda **files: None)
+    monkeypatch.setattr(audit, "audit_files", lambda path, **options: None)
     monkeypatch.setattr(audit, "two_processes", pretended)
 
 

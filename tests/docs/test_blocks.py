@@ -83,7 +83,7 @@ NOT_RUN = {
         "tacit demo --split": ELSEWHERE,
         "tacit demo --compare": ELSEWHERE,
         "tacit dashboard runs": SERVES,
-        "tacit audit --gradients g.npy --labels y.npy --out report": ELSEWHERE,
+        "tacit audit --messages messages.npz --out report": ELSEWHERE,
         "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit choose --limit 0.6": LONG,
     },

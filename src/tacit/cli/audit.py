@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,19 +18,14 @@ from tacit.views.progress import one_bar
 if TYPE_CHECKING:
     from tacit.views.report.document import Report
 
-_SPELLED = "a file, or FILE:NAME where it holds several things"
-
 
 def audit(  # typer reads each option from a parameter
     run: Run = None,
     folder: Folder = None,
-    gradients: Annotated[str | None, option(f"What a feature party received: {_SPELLED}.", "FILE")] = None,
-    labels: Annotated[str | None, option("The label of each row, of two kinds.", "FILE")] = None,
-    ids: Annotated[str | None, option("The example in each row, for those that come again.", "FILE")] = None,
-    embeddings: Annotated[str | None, option("What the feature party sent.", "FILE")] = None,
-    clean: Annotated[str | None, option("Gradients before they were protected.", "FILE")] = None,
-    inputs: Annotated[str | None, option("What the embeddings are made of, for --side label.", "FILE")] = None,
-    batch_size: Annotated[int, option("Rows of a batch, of files that are not batched.", "N", min=2)] = 1024,
+    messages: Annotated[
+        Path | None, option("What somebody else's system sent, named arrays in one .npz file.", "FILE")
+    ] = None,
+    batch_size: Annotated[int, option("Rows of a batch, of messages that are not batched.", "N", min=2)] = 1024,
     side: Annotated[
         Literal["features", "label"] | None,
         option("Who is looking: `features` is after labels, `label` after features."),
@@ -50,26 +45,21 @@ def audit(  # typer reads each option from a parameter
     gradients gave away about labels, a feature party what its embeddings gave away about its columns. Of a training in
     one exchange, once it is over, a label party's flips are drawn and measured again beside their certificate, and a
     feature party's embedding is attacked again as it was before it left. Of anybody
-    else's system it takes the messages as files: .npy, .npz, .safetensors, .parquet, .csv, .pt.
+    else's system it takes the messages from one .npz file, with arrays gradients, labels, ids, embeddings, clean and
+    inputs; --side label judges by embeddings and inputs, without it gradients and labels are needed.
 
     Examples:
 
     `tacit audit --folder airline`
 
-    `tacit audit --gradients g.npy --labels y.npy --limit 0.6 --out report`
+    `tacit audit --messages messages.npz --limit 0.6 --out report`
 
-    `tacit audit --gradients run.parquet:grad --labels run.parquet:clicked --ids run.parquet:user --out report`
-
-    `tacit audit --side label --embeddings z.safetensors --inputs x.npy --out report`
+    `tacit audit --messages messages.npz --side label --out report`
 
     Exit codes: 0 done, 1 a limit is broken or could not be judged, 2 wrong use.
     """
-    files = {
-        "gradients": gradients, "labels": labels, "ids": ids, "embeddings": embeddings, "clean": clean,
-        "inputs": inputs,
-    }  # fmt: skip
-    where = _where(run, folder, [name for name, value in files.items() if value is not None], out)
-    report, paths = _audited(where, {**files, "batch_size": batch_size}, side, limit, out, quiet=quiet)
+    where = _where(run, folder, messages, out)
+    report, paths = _audited(where, messages, batch_size, side, limit, out, quiet=quiet)
     if as_json:
         typer.echo(report.model_dump_json(indent=2))
     elif report.exchange is not None:
@@ -80,23 +70,23 @@ def audit(  # typer reads each option from a parameter
         raise typer.Exit(1)
 
 
-def _where(run: Path | None, folder: Path | None, given: list[str], out: Path | None) -> Path | None:
-    """The run to be audited, or None where files are; what does not go together is refused."""
+def _where(run: Path | None, folder: Path | None, messages: Path | None, out: Path | None) -> Path | None:
+    """The run to be audited, or None where messages are; what does not go together is refused."""
     where = run if run is not None else folder
     if run is not None and folder is not None:
         raise UsageError("RUN and --folder say the same: give one of them")
-    if given and where is not None:
-        raise UsageError(f"--{given[0]} is somebody else's, and {where} is a run of ours: give one of them")
-    if not given and where is None:
-        raise UsageError("there is nothing to audit: give a run's folder, or files with --gradients and --labels")
-    if given and out is None:
+    if messages is not None and where is not None:
+        raise UsageError(f"--messages is somebody else's, and {where} is a run of ours: give one of them")
+    if messages is None and where is None:
+        raise UsageError("there is nothing to audit: give a run's folder, or a file with --messages")
+    if messages is not None and out is None:
         raise UsageError("--out is missing: say in which folder report.json and report.html are to be written")
     return where
 
 
 def _audited(
-    where: Path | None, files: dict[str, Any], side: Literal["features", "label"] | None, limit: float | None,
-    out: Path | None, *, quiet: bool,
+    where: Path | None, messages: Path | None, batch_size: int, side: Literal["features", "label"] | None,
+    limit: float | None, out: Path | None, *, quiet: bool,
 ) -> tuple[Report, tuple[Path, Path]]:  # fmt: skip
     from tacit.company.audit import audit_files, audit_run, find_run
     from tacit.company.seals import write_report
@@ -106,9 +96,12 @@ def _audited(
     target = out if out is not None else run or Path()
     repeat = (shlex.join(["tacit", *sys.argv[1:]]),)
     with making_folder(target), one_bar(quiet=quiet, first="reading", unit="attacks") as show:
-        if where is None:
-            report = audit_files(side=side or "features", limit=limit, repeat=repeat, progress=show, **files)
+        if messages is not None:
+            report = audit_files(
+                messages, side=side or "features", limit=limit, batch_size=batch_size, repeat=repeat, progress=show
+            )
         else:
+            assert where is not None
             report = audit_run(where, side=side, limit=limit, repeat=repeat, progress=show)
     own = run is not None and target.resolve() == run.resolve()
     return report, write_report(report, run or target) if own else write(report, target)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,27 +41,23 @@ _OVER = {"batches": "single messages", "visits": "all visits together"}
 
 
 def audit_files(
+    path: str | Path,
     *,
     side: Side = "features",
     limit: float | None = None,
+    batch_size: int = 1024,
     repeat: Sequence[str] = (),
     progress: Show = lambda *_: None,
-    **files: Any,
 ) -> Report:
-    """Audit what somebody else's system sent, from the files of `tacit.company.foreign_files.read_messages`.
+    """Audit what somebody else's system sent, from the file of `tacit.company.foreign_files.read_messages`.
 
     On the side "features" the receiver of `gradients` is after `labels`; on the side "label" that of `embeddings` is
     after `inputs`. The upper end of no attack may pass the limit; `repeat` are commands that make this report again.
     """
     _check_limit(side, limit)
-    needed = ("gradients", "labels") if side == "features" else ("embeddings", "inputs")
-    absent = [name for name in needed if files.get(name) is None]
-    if absent:
-        raise UsageError(
-            f"side {side!r} is judged by {needed[0]} and {needed[1]}: pass --{absent[0]} as well, or the other --side"
-        )
+    needed = {"features": ("gradients", "labels"), "label": ("embeddings", "inputs")}[side]
     foreign = {"features": ("inputs",), "label": ("gradients", "labels", "clean")}[side]
-    read = read_messages(**{name: value for name, value in files.items() if name not in foreign})
+    read = read_messages(path, needed=needed, leave=foreign, batch_size=batch_size)
     missing: list[Missing] = []
     if side == "features":
         assert read.labels is not None
@@ -74,15 +70,16 @@ def audit_files(
             read.view, read.view if read.revisited else None, lambda ids: hidden[ids], missing, progress
         )
     if not read.revisited:
-        unnamed = files.get("ids") is None
-        why = "without --ids every row counts as another example" if unnamed else "no example comes more than once"
+        why = (
+            "without ids, every row counts as another example" if not read.named else "no example comes more than once"
+        )
         missing.append(Missing("all visits of an example together", why))
     shape = read.view.rows.shape
-    notes = [f"The files were audited as {shape[0]} batches of {shape[1]} rows."]
+    notes = [f"The file was audited as {shape[0]} batches of {shape[1]} rows."]
     notes += [note[0].upper() + note[1:] + "." for note in read.notes]
     payload = read.view.gradient if side == "features" else read.view.embedding
     subject = Subject(
-        kind="files", side=side, run=Path(files[needed[0]]).name, rows=int(read.view.rows.max()) + 1,
+        kind="files", side=side, run=Path(path).name, rows=int(read.view.rows.max()) + 1,
         width=payload.shape[2], steps=shape[0], versions=versions(), files=read.files,
     )  # fmt: skip
     return report_of(subject, leaks, missing, limit=limit, notes=notes, repeat=repeat)

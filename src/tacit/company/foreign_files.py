@@ -1,34 +1,32 @@
-"""Somebody else's messages, read from files: what was sent in a split training that Tacit had no part in.
+"""Somebody else's messages, read from a file: what was sent in a split training that Tacit had no part in.
 
-Numbers come as `.npy`, `.npz`, `.safetensors`, `.parquet`, `.csv` or `.pt`; a file that holds several things is
-followed by a colon and the name of the one that is meant (`run.npz:grads`, `run.parquet:label`). Nothing is ever
-unpickled but tensors, and large files are mapped into memory, not read.
+One `.npz` file holds all of it, each thing as an array under its name in `ARRAYS`. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import pickle
-import re
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tacit.contracts import View
 from tacit.errors import DataError
 
+ARRAYS = ("gradients", "embeddings", "clean", "labels", "inputs", "ids")
+"""What a file can hold: the first of them that it does says which rows are a batch."""
+
 _MOST = 1 << 27  # numbers of one kind of message that are audited at once: half a GiB of float32
-_DAMAGE = (ValueError, zipfile.BadZipFile, SafetensorError, pl.exceptions.PolarsError)
+_DAMAGE = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)  # RuntimeError: under a password
 
 
 @dataclass(frozen=True)
@@ -39,41 +37,35 @@ class Messages:
     labels: Tensor | None  # of each id, 0 or 1; None where only embeddings are audited. (number of ids,)
     clean: Tensor | None  # gradients before they were protected, where they were given. (steps, batch, *cut)
     inputs: Tensor | None  # the features of each id, where they were given. (number of ids, inputs)
+    named: bool  # whether ids say which example each row is about
     revisited: bool  # whether any example came more than once
-    notes: tuple[str, ...]  # what was done to the files' content on the way, in sentences
-    files: dict[str, str]  # digests of the files that were read, by name
+    notes: tuple[str, ...]  # what was done to the file's content on the way, in sentences
+    files: dict[str, str]  # the digest of the file that was read, by its name
 
 
 def read_messages(
-    *,
-    gradients: str | Path | None = None,
-    labels: str | Path | None = None,
-    embeddings: str | Path | None = None,
-    inputs: str | Path | None = None,
-    ids: str | Path | None = None,
-    clean: str | Path | None = None,
-    batch_size: int = 1024,
+    path: str | Path, *, needed: Collection[str], leave: Collection[str] = (), batch_size: int = 1024
 ) -> Messages:
-    """Read messages and what belongs to them; every mistake is a `DataError` that names the file.
+    """Read messages and what belongs to them; every mistake is a `DataError` that names the file and the array.
+
+    A file holds, of rows in the same order,
+
+    - `gradients`: what the feature party received, (rows, width) or (steps, batch, *cut);
+    - `labels`: one for each row, two numbers or two names;
+    - `embeddings`: what the feature party sent, in the shape of the gradients;
+    - `inputs`: what the embeddings are made of, one line for each row, (rows, inputs);
+    - `ids`: of the example in each row; without them every row counts as another example;
+    - `clean`: gradients before they were protected, in the shape of the gradients.
 
     Args:
-        gradients: what the feature party received: (rows, width), (steps, batch, *cut), or a list of batches.
-        labels: one for each row: two numbers or two names.
-        embeddings: what the feature party sent, in the shape of the gradients.
-        inputs: what the embeddings are made of, one line for each row.  (rows, inputs)
-        ids: of the example in each row; without them every row counts as another example.
-        clean: gradients before they were protected, in the shape of the gradients.
+        needed: arrays that must be there.
+        leave: arrays that are not looked at.
         batch_size: of rows that are not batched yet.
     """
     if batch_size < 2:
         raise DataError(f"batch_size = {batch_size}: a batch has at least two rows, of both classes")
-    if gradients is None and embeddings is None:
-        raise DataError("there is nothing to audit: pass gradients with labels, or embeddings with inputs")
-    given = {
-        "gradients": gradients, "embeddings": embeddings, "clean": clean, "labels": labels, "inputs": inputs,
-        "ids": ids,
-    }  # fmt: skip
-    read = {name: read_named(path, name) for name, path in given.items() if path is not None}
+    path = Path(path)
+    read = _arrays(path, needed, leave)
     batches = _Batches.of(next(iter(read.values())), batch_size)
     sent = {name: batches.cut(read[name]) for name in ("gradients", "embeddings", "clean") if name in read}
     if "clean" in sent and read["clean"].width != batches.main.width:
@@ -91,23 +83,20 @@ def read_messages(
         view = View.of(sent["gradients"], rows=rows, embedding=sent.get("embeddings"))
     else:
         view = View.of_embeddings(sent["embeddings"], rows=rows)
-    digests = {}
-    for named in read.values():
-        with named.path.open("rb") as file:
-            digests[named.path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    with path.open("rb") as file:
+        digests = {path.name: hashlib.file_digest(file, "sha256").hexdigest()}
     revisited = bool(codes.numel() > codes.unique().numel())
-    return Messages(view, truth, sent.get("clean"), hidden, revisited, (*batches.notes, *notes), digests)
+    return Messages(view, truth, sent.get("clean"), hidden, "ids" in read, revisited, (*batches.notes, *notes), digests)
 
 
 @dataclass(frozen=True)
-class Named:
-    """What a file holds, row by row."""
+class _Named:
+    """An array of a file, row by row."""
 
-    name: str  # of the file, and of the part of it that is meant
-    path: Path  # of the file
+    name: str  # of the file, and of the array in it
     rows: NDArray[Any]  # (rows, *cut)
-    batch: int | None  # rows of a batch, where the file says so: by a dimension more than rows and columns
-    shape: str  # of what the file holds, in words, for errors
+    batch: int | None  # rows of a batch, where the array says so: by a dimension more than rows and columns
+    shape: str  # of the array as the file holds it, in words, for errors
 
     @property
     def width(self) -> int:
@@ -117,17 +106,17 @@ class Named:
 
 @dataclass(frozen=True)
 class _Batches:
-    """Which rows of a file are which batch: the same for all files of one audit."""
+    """Which rows are which batch: the same for all arrays of one audit."""
 
-    main: Named  # the file that says so
+    main: _Named  # the array that says so
     size: int  # rows of a batch
     steps: int  # batches that are audited
     start: int  # the first row of them
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, main: Named, batch_size: int) -> _Batches:
-        """The batches of a file, and as many of the last ones as fit into memory."""
+    def of(cls, main: _Named, batch_size: int) -> _Batches:
+        """The batches of an array, and as many of the last ones as fit into memory."""
         rows, notes = len(main.rows), []
         size = main.batch or min(batch_size, rows)
         if size < 2:
@@ -144,12 +133,12 @@ class _Batches:
     def _seen(self) -> slice:
         return slice(self.start, self.start + self.steps * self.size)
 
-    def cut(self, named: Named) -> Tensor:
-        """The audited batches of a file, in float32 or better and finite.  (steps, batch, *cut)"""
+    def cut(self, named: _Named) -> Tensor:
+        """The audited batches of an array, in float32 or better and finite.  (steps, batch, *cut)"""
         if len(named.rows) != len(self.main.rows):
             raise DataError(
                 f"{named.name} is {named.shape}, {len(named.rows)} rows in all, and {self.main.name} has "
-                f"{len(self.main.rows)}: pass files of the same rows in the same order"
+                f"{len(self.main.rows)}: pass the same rows in the same order"
             )
         if named.rows.ndim < 2:
             raise DataError(
@@ -163,11 +152,11 @@ class _Batches:
         if bool(wrong.any()):
             raise DataError(
                 f"{named.name}: row {self.start + int(wrong.nonzero()[0])} (counted from 0) holds a number that is not "
-                "finite: leave such rows out of all files"
+                "finite: leave such rows out of all arrays"
             )
         return numbers.reshape(self.steps, self.size, *numbers.shape[1:])
 
-    def column(self, named: Named) -> NDArray[Any]:
+    def column(self, named: _Named) -> NDArray[Any]:
         """One value for each audited row."""
         values = named.rows.reshape(-1)
         if len(values) != len(self.main.rows):
@@ -177,7 +166,7 @@ class _Batches:
             )
         return values[self._seen]
 
-    def of_each_id(self, values: Tensor, named: Named, codes: Tensor) -> Tensor:
+    def of_each_id(self, values: Tensor, named: _Named, codes: Tensor) -> Tensor:
         """What the audited rows say of each id, which all rows of it must say alike."""
         found = torch.empty(int(codes.max()) + 1, *values.shape[1:], dtype=values.dtype)
         found[codes] = values
@@ -191,7 +180,7 @@ class _Batches:
         return found
 
 
-def _ids(named: Named | None, batches: _Batches) -> Tensor:
+def _ids(named: _Named | None, batches: _Batches) -> Tensor:
     """The code of the example in each audited row, from 0 on.  (rows,)"""
     if named is None:
         return torch.arange(batches.steps * batches.size)
@@ -201,12 +190,12 @@ def _ids(named: Named | None, batches: _Batches) -> Tensor:
     return torch.from_numpy(np.unique(values, return_inverse=True)[1].astype(np.int64))
 
 
-def _labels(named: Named, batches: _Batches, codes: Tensor) -> tuple[Tensor, tuple[str, ...]]:
+def _labels(named: _Named, batches: _Batches, codes: Tensor) -> tuple[Tensor, tuple[str, ...]]:
     """The label of each id, and what was taken for a positive one where that is not plain."""
     values = batches.column(named)
     if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
         row = batches.start + int(np.argmin(finite))
-        raise DataError(f"{named.name}: row {row} (counted from 0) has no label: leave such rows out of all files")
+        raise DataError(f"{named.name}: row {row} (counted from 0) has no label: leave such rows out of all arrays")
     kinds, where = np.unique(values, return_inverse=True)
     if len(kinds) != 2:
         shown = ", ".join(str(kind) for kind in kinds[:5]) + (", ..." if len(kinds) > 5 else "")
@@ -218,171 +207,50 @@ def _labels(named: Named, batches: _Batches, codes: Tensor) -> tuple[Tensor, tup
     return truth, () if plain else (f"labels {kinds[1]!s} count as positive, {kinds[0]!s} as negative",)
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- the file --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _File:
-    path: Path
-    key: str | None  # of the part that is meant, where somebody said so
-    what: str  # is looked for
-
-    def one(self, names: list[str]) -> str:
-        """The name that is meant, of several."""
-        for name in [self.what, self.what.removesuffix("s")] if self.key is None else [self.key]:
-            if name in names:
-                return name
-        if self.key is None and len(names) == 1:
-            return names[0]
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "") or "nothing"
-        if self.key is not None or not names:
-            raise DataError(f"{self.path} holds nothing of the name {self.key or self.what!r}, only: {shown}")
-        raise DataError(
-            f"{self.path} holds several things ({shown}): say which are the {self.what}, for example "
-            f"{self.path.name}:{names[0]}"
-        )
-
-
-def read_named(spelled: str | Path, what: str) -> Named:
-    """What a file holds, of several things the one that is called `what`."""
-    path, key = Path(spelled), None
-    if not path.exists() and ":" in str(spelled):
-        before, _, key = str(spelled).rpartition(":")
-        path = Path(before)
+def _arrays(path: Path, needed: Collection[str], leave: Collection[str]) -> dict[str, _Named]:
+    """The arrays of a file that are to be looked at, in the order of `ARRAYS`."""
     if not path.is_file():
         state = "is a folder" if path.is_dir() else "is not there"
-        raise DataError(f"{path} {state}: pass the file with the {what}")
-    if path.suffix.lower() not in _READERS:
-        raise DataError(
-            f"{path} is none of {', '.join(_READERS)}: write the {what} in one of these forms, with numpy for example"
-        )
+        raise DataError(f"{path} {state}: pass the .npz file with the messages")
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path} is no .npz file, or only a part of one: write the arrays into one with numpy.savez")
     try:
-        content = _READERS[path.suffix.lower()](_File(path, key, what))
-    except DataError:
-        raise
+        with np.load(path, allow_pickle=False) as held:
+            unknown = [name for name in held.files if name not in ARRAYS]
+            if unknown:
+                raise DataError(
+                    f"{path} holds an array {unknown[0]!r}: arrays are called {', '.join(ARRAYS[:-1])} and {ARRAYS[-1]}"
+                )
+            absent = [name for name in needed if name not in held.files]
+            if absent:
+                raise DataError(
+                    f"{path} holds no array {absent[0]!r}, which this side needs: add it, or take the other --side"
+                )
+            found = {name: held[name] for name in ARRAYS if name in held.files and name not in leave}
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror or error}): check the file") from error
     except _DAMAGE as error:
         cause = str(error).partition("\n")[0][:200]
-        if "Python objects" in cause or "Object arrays" in cause:  # of numpy
+        if "Object arrays" in cause:  # of numpy
             raise DataError(
                 f"{path} holds Python objects, which only unpickling would bring back, and that runs whatever somebody "
                 "put there: save plain numbers, (rows, width) or (steps, batch, *cut)"
             ) from None
-        raise DataError(f"{path} can't be read as {path.suffix}: {cause}: write the file anew") from error
-    name = str(path) if key is None else f"{path}:{key}"
-    array = _array(content, name)
-    shape, batch = f"of shape {array.shape}", None
+        raise DataError(f"{path} can't be read as .npz: {cause}: write the file anew") from error
+    return {name: _named(f"{path}:{name}", np.asarray(array)) for name, array in found.items()}
+
+
+def _named(name: str, array: NDArray[Any]) -> _Named:
     if array.ndim == 0:
-        raise DataError(f"{name} holds a single number: pass the {what} of all rows")
-    if 0 in array.shape:
-        raise DataError(f"{name} is {shape}, which holds nothing: pass the {what} of at least one batch")
-    if array.ndim > 2:
-        batch, array = array.shape[1], array.reshape(-1, *array.shape[2:])
-    return Named(name, path, array, batch, shape)
-
-
-def _array(content: Any, name: str) -> NDArray[Any]:
-    if isinstance(content, Tensor):
-        dense = content.detach() if content.layout is torch.strided else content.detach().to_dense()
-        content = (dense.float() if dense.dtype == torch.bfloat16 else dense.resolve_conj()).numpy()  # numpy has none
-    array = np.asarray(content)
+        raise DataError(f"{name} holds a single number: pass one for each row")
     if array.dtype.kind not in "buifUS":
         raise DataError(f"{name} holds {array.dtype}: pass floating or whole numbers, or texts for labels and ids")
-    return array
-
-
-def _npy(file: _File) -> Any:
-    if file.key is not None:
-        raise DataError(f"{file.path} holds one thing without a name: leave out :{file.key}")
-    return np.load(file.path, mmap_mode="c", allow_pickle=False)  # no write goes back
-
-
-def _npz(file: _File) -> Any:
-    with np.load(file.path, allow_pickle=False) as held:
-        return held[file.one(held.files)]
-
-
-def _safetensors(file: _File) -> Any:
-    with safe_open(file.path, framework="pt") as held:
-        return held.get_tensor(file.one(list(held.keys())))
-
-
-def _pt(file: _File) -> Any:
-    path = file.path
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise DataError(
-            f"{path} can't be read as tensors alone, and nothing else is ever unpickled: save a tensor, a list of "
-            "batches or a dict of tensors with torch.save"
-        ) from error
-    if isinstance(found, Mapping):
-        named = {str(name): part for name, part in found.items()}
-        found = named[file.one(list(named))]
-    elif file.key is not None:
-        raise DataError(f"{path} holds one thing without a name: leave out :{file.key}")
-    if isinstance(found, list | tuple) and found and all(isinstance(one, Tensor) for one in found):
-        if not all(one.ndim for one in found):
-            raise DataError(f"{path} is a list of single numbers: save them as one tensor")
-        if len({one.shape[1:] for one in found}) > 1:
-            raise DataError(f"{path} holds batches whose rows differ in shape: save batches of one cut")
-        alike = len({len(one) for one in found}) == 1
-        return torch.stack(tuple(found)) if alike else torch.cat(tuple(found))  # rows, where the last one is shorter
-    if not isinstance(found, Tensor):
-        raise DataError(f"{path} holds a {type(found).__name__}: save a tensor, a list of batches or a dict of tensors")
-    return found
-
-
-def _csv(file: _File) -> Any:
-    with file.path.open("rb") as content:
-        first = content.readline(1 << 16).split(b",")[0].strip()
-    headed = re.fullmatch(rb"[-+]?[\d.]+(?:[eE][-+]?\d+)?", first) is None
-    return _table(file, pl.read_csv(file.path, glob=False, has_header=headed, infer_schema_length=None))
-
-
-def _table(file: _File, table: pl.DataFrame) -> Any:
-    """A column by name, the one column of lists, or all columns where each is a number."""
-    nested = [name for name, kind in table.schema.items() if isinstance(kind, pl.List | pl.Array)]
-    by_name = file.key is not None or file.what in ("labels", "ids")
-    if by_name or nested:
-        table = table.select(file.one(table.columns if by_name else nested))
-    for column in table.iter_columns():
-        if column.null_count():
-            raise DataError(
-                f"{file.path}:{column.name}: row {int(column.is_null().arg_max() or 0)} (counted from 0) is empty: "
-                "leave such rows out of all files"
-            )
-    if by_name or nested:
-        return _column(file.path, table.to_series())
-    wrong = [name for name, kind in table.schema.items() if not kind.is_numeric() and kind != pl.Boolean]
-    if wrong:
-        raise DataError(
-            f"{file.path} has a column {wrong[0]!r} of {table.schema[wrong[0]]}: pass numbers alone, or PATH:COLUMN"
-        )
-    return table.to_numpy()
-
-
-def _column(path: Path, column: pl.Series) -> Any:
-    if not isinstance(column.dtype, pl.List | pl.Array):
-        return column.to_numpy().astype(str) if column.dtype == pl.String else column.to_numpy()
-    lengths = column.list.len() if isinstance(column.dtype, pl.List) else None
-    if lengths is not None and lengths.n_unique() != 1:
-        raise DataError(
-            f"{path}:{column.name} has rows of {lengths.min()!r} to {lengths.max()!r} numbers: all must be of one width"
-        )
-    inner = column.explode()
-    if inner.null_count() or not inner.dtype.is_numeric():
-        raise DataError(f"{path}:{column.name} holds lists of {inner.dtype} with gaps or without numbers: pass numbers")
-    return inner.to_numpy().reshape(len(column), -1)
-
-
-_READERS: dict[str, Callable[[_File], Any]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".safetensors": _safetensors,
-    ".parquet": lambda file: _table(file, pl.read_parquet(file.path, glob=False)),
-    ".csv": _csv,
-    ".pt": _pt,
-    ".pth": _pt,
-}
+    shape, batch = f"of shape {array.shape}", None
+    if 0 in array.shape:
+        raise DataError(f"{name} is {shape}, which holds nothing: pass at least one batch")
+    if array.ndim > 2:
+        batch, array = array.shape[1], array.reshape(-1, *array.shape[2:])
+    return _Named(name, array, batch, shape)

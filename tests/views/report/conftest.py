@@ -324,12 +324,12 @@ def foreign():
         subject=Subject(
             kind="files",
             side="features",
-            run="gradients.npy",
+            run="messages.npz",
             rows=8_192,
             width=64,
             steps=48,
             versions={"Tacit": "0.6.0"},
-            files={"gradients.npy": "ab" * 32, "labels.npy": "cd" * 32},
+            files={"messages.npz": "ab" * 32},
         ),
         verdict="no limit",
         worst=Worst(attack="contextual", value=0.872, low=0.861, high=0.883),
@@ -338,8 +338,8 @@ def foreign():
             Leak(attack="norm", on="batches", value=0.604, low=0.581, high=0.627, layer="cut"),
             Leak(attack="norm", on="batches", value=0.588, low=0.561, high=0.607, layer="bottom.0"),
         ),
-        not_tested=(NotTested(what="All visits together", why="no ids were given: pass --ids"),),
-        repeat=("tacit audit --gradients gradients.npy --labels labels.npy --out report",),
+        not_tested=(NotTested(what="All visits together", why="without ids, every row counts as another example"),),
+        repeat=("tacit audit --messages messages.npz --out report",),
     )
 
 
