@@ -60,10 +60,11 @@ class Case:
     archive: str
     label: str  # the column
     exchange: str  # in the contract
-    limits: str  # those of its last release
+    limits: str  # those of a release of it, whose coins are drawn again
     auc: float  # what its releases had come to for a unit when they were written
     odds: float
     releases: int = 1
+    again: int = -1  # which of its releases that is
 
 
 CASES = [
@@ -71,7 +72,7 @@ CASES = [
     Case("three_classes", "how", "classes = 3", "limit = 0.7\nodds = 4.0", 0.7, 2.4555334217802516),
     Case(
         "number", "delay", 'target = "number"\nlow = -4.0\nhigh = 6.0',
-        "limit = 0.95\nodds = 20.0\nbudget = 1.0\nodds_budget = 1000.0", 0.970557, 159.952, releases=2,
+        "limit = 0.75\nodds = 8.0\nbudget = 1.0\nodds_budget = 1000.0", 0.970557, 159.952, releases=2, again=0,
     ),
 ]  # fmt: skip
 
@@ -128,10 +129,11 @@ def test_the_book_is_charged_on(case, written):
     *known, today = written.released()
     assert known == before
     assert written.counted() == case.releases + 1
-    again = today.keys() & before[-1].keys()
+    first = before[case.again]
+    again = today.keys() & first.keys()
     assert len(again) > TRAINED / 2
-    assert len(today.keys() - before[-1].keys()) > 100
-    assert all(today[key] == before[-1][key] for key in again), "frozen labels under permanent coins, no correction"
+    assert len(today.keys() - first.keys()) > 100
+    assert all(today[key] == first[key] for key in again), "frozen labels under permanent coins, no correction"
     with written.open() as book:
         assert book.check().releases == case.releases + 1
         summary = book.summary()
@@ -193,3 +195,25 @@ def test_the_book_of_numbers_has_a_table_of_two_outputs_and_one_of_twelve(tmp_pa
     with closing(sqlite3.connect(written.book)) as db:
         stored = db.execute("SELECT parameters FROM mechanisms ORDER BY id").fetchall()
     assert [len(json.loads(parameters)["outputs"]) for (parameters,) in stored] == [2, 12]
+
+
+def test_a_table_of_twelve_outputs_is_not_made_again_and_still_counts(tmp_path, monkeypatch):
+    """At the limits at which it was made a table has two outputs today: what the twelve told is added to that."""
+    case, written = CASES[-1], Written("number", tmp_path, monkeypatch)
+    corrected(case, written)
+    columns = f'label = "{case.label}", numeric = ["plane"]'
+    outcomes = []
+    for run, budget in (("refused", 1000), ("today", 4000)):
+        written.agree(case.exchange, run=run, width=1)
+        limits = f"limit = 0.95\nodds = 20.0\nbudget = 1.0\nodds_budget = {budget}.0"
+        written.set("airline", limits=limits, columns=columns, more=EDITS)
+        written.align()
+        outcomes.append(written.train())
+    refused, today = outcomes
+    assert isinstance(refused["airline"], UsageError)
+    assert "odds_budget = 1000" in str(refused["airline"])
+    assert not [one for one in today.values() if isinstance(one, BaseException)], today
+    with written.open() as book:
+        assert book.check().releases == case.releases + 1
+        assert book.summary().odds == pytest.approx(20 * case.odds, rel=1e-3)
+        assert book.summary().auc > case.auc

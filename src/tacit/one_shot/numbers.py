@@ -1,13 +1,10 @@
 """Labels that are numbers, randomized once: what is sent is right on average, and certified like flips.
 
 A value is clipped to a public range and put into a cell of a public grid. For each cell a row of whole numbers says how
-likely each output is sent, in parts of 2**64. Of several tables the one with the least expected squared error under a
-public prior is taken:
-
-- those of two outputs, where a coin for two classes decides and its chances rise evenly from the lowest cell to the
-  highest; skewed coins are for skewed priors, as they are for rare classes;
-- those of a linear program: among tables whose odds are at most some factor and whose outputs are right on average, the
-  best one (Badanidiyuru et al., 2023), the factor lowered until the leak AUC holds, too.
+likely each output is sent, in parts of 2**64. Tables that are made have two outputs: a coin for two classes decides,
+and its chances rise evenly from the lowest cell to the highest; skewed coins are for skewed priors, as for rare
+classes. Of several coins the one with the least expected squared error under a public prior is taken. A table that is
+read may have more outputs.
 
 Tables are rounded to whole numbers, and what is certified is computed from these, exactly.
 """
@@ -25,19 +22,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from tacit.errors import LabelsError, ProtocolError, UsageError
-from tacit.one_shot.flips import MAX_ODDS, RARE, WHOLE, Flips, check_parameters, flips, limit_of, odds_of, word_of
+from tacit.one_shot.flips import MAX_ODDS, RARE, WHOLE, Flips, check_parameters, flips, word_of
 from tacit.one_shot.loss import Loss
 
 MAX_CELLS = 64
 _NAME, _VERSION = "number flips", 1
-_REACHES = (1.5, 2.5)  # how far a program's outputs go, in units of what they have to at least
-_PROGRAMS = 32  # cells up to which programs are tried; they take seconds then
-_ROUNDS = 9  # of bisection
-_TINY = 1e-5  # an output that is less likely than this for all cells is left out
 
 
 @dataclass(frozen=True)
@@ -159,7 +150,7 @@ def number_flips(
     cells: int = 16,
     prior: Sequence[float] | None = None,
 ) -> NumberFlips:
-    """The randomizer of numbers that keeps to both limits and has the least expected squared error found.
+    """The randomizer of numbers that keeps to both limits and has the least expected squared error.
 
     Args:
         limit: leak AUC: nobody tells a cell from another with a better one. Above 0.5 and below 1.
@@ -169,26 +160,19 @@ def number_flips(
         cells: that the range is put into, 2 to 64.
         prior: how likely each cell is, in public; uniform unless told. It has an effect on the error only.
 
-    The linear program's last digits may differ between processors: keep `parameters()` of what was released, and read
-    it back, rather than make it again.
-
     >>> randomizer = number_flips(0.6, 3, low=0, high=60, cells=5)
     >>> randomizer.auc <= 0.6, randomizer.odds <= 3, randomizer.cell_of(np.array([-9.0, 31, 99])).tolist()
     (True, True, [0, 2, 4])
     """
     if limit is None and odds is None:
         raise UsageError("number_flips: set limit (leak AUC, as 0.6), odds (as 3), or both")
-    allowed = Fraction(1) if limit is None else limit_of(limit)
-    most = odds_of(MAX_ODDS if odds is None else odds)
     if isinstance(cells, bool) or not isinstance(cells, int) or not 2 <= cells <= MAX_CELLS:
         raise UsageError(f"number_flips: cells = {cells!r}: from 2 to {MAX_CELLS} are possible")
     if not (math.isfinite(low) and math.isfinite(high) and low < high and math.isfinite(high - low)):
         raise UsageError(f"number_flips: the range from {low!r} to {high!r} is none: low lies below high")
     weights = _weights(prior, cells)
     found = [_affine(float(low), float(high), weights, flips(limit, odds, rare=rare)) for rare in RARE]
-    for reach in _REACHES if cells <= _PROGRAMS else ():
-        found += _widest(float(low), float(high), weights, reach, allowed, most)
-    return min((made for made in found if made.auc <= allowed and made.odds <= most), key=NumberFlips.spread)
+    return min(found, key=NumberFlips.spread)
 
 
 def _affine(low: float, high: float, weights: NDArray[np.float64], coin: Flips) -> NumberFlips:
@@ -203,77 +187,6 @@ def _affine(low: float, high: float, weights: NDArray[np.float64], coin: Flips) 
     )
     table = tuple((WHOLE - chance, chance) for chance in chances)
     return NumberFlips(low, high, (float(ends[0]), float(ends[1])), table, _rounded(weights))
-
-
-def _widest(
-    low: float, high: float, weights: NDArray[np.float64], reach: float, limit: Fraction, odds: Fraction
-) -> list[NumberFlips]:
-    """The table of the largest factor that keeps to both limits, if any is found, by bisection of its logarithm."""
-    best: list[NumberFlips] = []
-    least, most = 0.0, math.log(odds)
-    trial = most * (1 - 1e-4)  # the program's own errors come on top
-    for _ in range(_ROUNDS):
-        made = _solved(low, high, weights, reach, math.exp(trial))
-        if made is not None and made.auc <= limit and made.odds <= odds:
-            best, least = [made], trial
-            if trial > most * (1 - 2e-4):
-                break
-        else:
-            most = trial
-        trial = (least + most) / 2
-    return best
-
-
-def _solved(low: float, high: float, weights: NDArray[np.float64], reach: float, odds: float) -> NumberFlips | None:
-    """The best table at this factor, rounded; None where the program finds none."""
-    cells = len(weights)
-    wide = reach * (1 + 1e-4) * (odds + 1) / (odds - 1)  # in units of half the range
-    outputs, grid = np.linspace(-wide, wide, cells), np.linspace(-1, 1, cells)
-    chances = _program(outputs, grid, weights, odds)
-    if chances is None:
-        return None
-    used = chances.max(0) >= _TINY
-    chances, outputs = chances[:, used], outputs[used]
-    chances = np.maximum(chances, chances.max(0) / odds)  # the program is right to 1e-7 only
-    chances /= chances.sum(1, keepdims=True)
-    first, last = np.flatnonzero(chances.min(0) >= chances.min(0).max() / 100)[[0, -1]]
-    shift = (grid - chances @ outputs) / (outputs[last] - outputs[first])  # what is left of a bias
-    chances[:, first] -= shift
-    chances[:, last] += shift
-    if not chances.min() > 0:
-        return None
-    table = tuple(_rounded(row) for row in chances)
-    middle, half = (low + high) / 2, (high - low) / 2
-    numbers = tuple(float(middle + half * output) for output in outputs)
-    return NumberFlips(low, high, numbers, table, _rounded(weights))
-
-
-def _program(
-    outputs: NDArray[np.float64], grid: NDArray[np.float64], weights: NDArray[np.float64], odds: float
-) -> NDArray[np.float64] | None:
-    """Chances [i, k] between least[k] and odds * least[k], in rows that sum to 1 and have mean grid[i]."""
-    cells = len(grid)
-    size = cells * cells
-    entry = np.arange(size)
-    cost = (weights[:, None] * (outputs - grid[:, None]) ** 2).ravel()
-    column, ones = size + entry % cells, np.ones(size)
-    between = coo_array(
-        (
-            np.concatenate([-ones, ones, ones, -odds * ones]),
-            (np.tile(entry, 4) + np.repeat([0, 0, size, size], size), np.concatenate([entry, column, entry, column])),
-        ),
-        shape=(2 * size, size + cells),
-    )
-    row = entry // cells
-    exact = coo_array(
-        (np.concatenate([ones, outputs[entry % cells]]), (np.concatenate([row, row + cells]), np.tile(entry, 2))),
-        shape=(2 * cells, size + cells),
-    )
-    solved = linprog(
-        np.concatenate([cost, np.zeros(cells)]), A_ub=between.tocsr(), b_ub=np.zeros(2 * size), A_eq=exact.tocsr(),
-        b_eq=np.concatenate([np.ones(cells), grid]), method="highs-ds",
-    )  # fmt: skip
-    return None if solved.x is None else np.clip(solved.x[:size].reshape(cells, cells), 0, None)
 
 
 def _rounded(chances: NDArray[np.float64]) -> tuple[int, ...]:
