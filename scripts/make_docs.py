@@ -154,8 +154,8 @@ Most loaders share these arguments:
 - `cache` is a folder for [what is kept](#what-is-kept); without it, one beside the files.
 - `progress` is called with the work done and the work to do.
 
-Data sets *by day* know the day of each row and are sorted by it, so that a model can be trained on a stream of days
-(`tacit days`)."""
+Data sets *by day* know the day of each row and are sorted by it, so that a model can be [trained on a stream of
+days](howto-run-by-day.md#first-in-the-lab)."""
 
 _SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress")
 """Arguments that mean the same for every loader; the page explains them once."""

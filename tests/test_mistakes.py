@@ -233,7 +233,7 @@ MISTAKES = {
         said("predict {place.airline}/data.parquet --out {place.root}/o --folder {place.airline}"),
         ["--out", "has no ending", ".parquet or .csv"],
     ),
-    "unknown device": (said("days --device gpu"), ["no device 'gpu'", "auto, cpu, cuda"]),
+    "unknown device": (said("sweep --device gpu --out {place.root}/o"), ["no device 'gpu'", "auto, cpu, cuda"]),
     "no such file": (said("conformance {place.root}/mine.py --quick"), ["mine.py"]),
     # the command line itself
     "verb misspelt": (said("trian"), ["no such command 'trian'", "Did you mean 'train'", "tacit --help"]),

@@ -126,9 +126,6 @@ NOT_RUN = {
     "howto-serve.md": {
         "tacit serve --folder airline-new --also airline": SERVES,
     },
-    "howto-run-by-day.md": {
-        "tacit days --rows 30000 --period 30 --seeds 2 --batch-size 128 --out runs/days": ELSEWHERE,
-    },
     "tutorial-ten-minutes.md": {
         "tacit demo --out runs/demo": "takes two minutes; the world of this page is what it leaves, in small",
     },

@@ -12,7 +12,6 @@ from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli._options import flag
 from tacit.cli.audit import audit
 from tacit.cli.conformance import conformance
-from tacit.cli.days import days
 from tacit.cli.demo import demo
 from tacit.cli.explain import doctor, explain
 from tacit.cli.ledger import ledger
@@ -56,7 +55,7 @@ def tacit(
 PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
-    "Lab": (sweep, choose, days),
+    "Lab": (sweep, choose),
     "Help and upkeep": (doctor, explain),
 }
 """The verbs, as the help groups them."""

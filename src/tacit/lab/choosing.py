@@ -136,10 +136,7 @@ def _attacks(columns: Sequence[str]) -> list[str]:
 def _judged(every: Sequence[Point], *, quick: bool) -> list[Point]:
     """The settings that can be compared, or why there are none."""
     if not every:
-        raise UsageError(
-            "the results hold no row of a whole training (a file of `tacit days`?): give the results.parquet of "
-            "`tacit sweep`"
-        )
+        raise UsageError("the results hold no row of a whole training: give the results.parquet of `tacit sweep`")
     able = [point for point in every if point.failed is None and point.test_auc is not None]
     if not able:
         reasons = " and ".join(dict.fromkeys(point.failed or "no test AUC" for point in every))

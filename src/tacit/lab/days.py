@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from statistics import fmean
 
 import polars as pl
 import torch
-from markupsafe import Markup
 from torch import Tensor
 
 from tacit.errors import DataError, UsageError
@@ -20,7 +18,6 @@ from tacit.lab.sweeping.judging import student, utility
 from tacit.lab.sweeping.results import as_table
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Row, part_rows
-from tacit.views.report import svg
 
 
 def by_day(  # a public entry point: each setting by name
@@ -116,7 +113,7 @@ def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
     return torch.stack(orders)
 
 
-# --- as numbers and as a picture -------------------------------------------------------------------------------------
+# --- as numbers ------------------------------------------------------------------------------------------------------
 
 
 PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
@@ -140,32 +137,3 @@ def numbers_by_day(table: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return days.group_by("setting", "protection", "day", maintain_order=True).agg(
         pl.len().alias("seeds"), pl.col(columns).mean(), around.name.suffix(" band")
     )
-
-
-def drawn_days(numbers: pl.DataFrame, columns: Sequence[str], title: str) -> str:
-    """A picture with a panel for each figure, in it a line with its band for each setting."""
-    styles = {name: f"s{place % 7 + 1}" for place, name in enumerate(numbers["setting"].unique(maintain_order=True))}
-    known = numbers.with_columns(pl.col(columns).fill_nan(None))  # of a training that ran away there is no figure
-    plots = [_panel(known.drop_nulls(column), column, styles) for column in columns]
-    key = [(svg.el("line", x1=-12, x2=12, class_=f"series {style}"), name) for name, style in styles.items()]
-    return svg.standalone(title, plots, key)
-
-
-def _panel(numbers: pl.DataFrame, column: str, styles: dict[str, str]) -> Markup:
-    band = pl.col(f"{column} band").fill_null(0.0).fill_nan(0.0)  # one seed has none
-    ends = numbers.select("setting", "day", column, low=pl.col(column) - band, high=pl.col(column) + band)
-    lines = {name: ends.filter(pl.col("setting") == name).sort("day").select(pl.exclude("setting")) for name in styles}
-    days, figures = numbers["day"].to_list() or [0], numbers[column].to_list() or [0.5]
-    across, up = svg.Axis(min(days), max(days)), svg.Axis(0.48, 1.0)
-    if column == "test_auc":
-        up = svg.Axis(min(figures) - 0.05, min(1.0, max(figures) + 0.05))
-    drawn = svg.grid_across(up, svg.ticks(up.low, up.high, 6), "{:.2f}")
-    drawn += svg.labels_below(across, svg.ticks(across.low, across.high, 6), "{:.0f}")
-    drawn += svg.names("day", PANELS[column])
-    for name, rows in lines.items():
-        places = [(across.share(day), *(1 - up.share(y) for y in values)) for day, *values in rows.iter_rows()]
-        around = [*((x, low) for x, _, low, _ in places), *((x, high) for x, _, _, high in reversed(places))]
-        drawn.append(svg.stretched(around, f"band {styles[name]}"))
-        drawn.append(svg.stretched([(x, y) for x, y, _, _ in places], f"series {styles[name]}"))
-    words = "; ".join(f"{name}: {fmean(rows[column]):.3f} on average" for name, rows in lines.items() if len(rows))
-    return svg.picture(f"{PANELS[column]} by day", words, *drawn, height=340, class_="plot")

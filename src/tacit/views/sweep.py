@@ -1,4 +1,4 @@
-"""A sweep, or a training by days: every setting's trade-off, and the curves of each, also while it goes on."""
+"""A sweep: every setting's trade-off, and the curves of each, also while it goes on."""
 
 from __future__ import annotations
 
@@ -112,15 +112,10 @@ class SweepReader:
 
 
 def _trainings(table: pl.DataFrame) -> pl.DataFrame:
-    """One row for each training: its whole, or where there is none (by day) the mean over its days."""
+    """One row for each training: its whole."""
     import polars as pl
 
-    whole = table.filter(pl.col("part") == "whole")
-    if whole.is_empty():
-        numbers = [name for name, kind in table.schema.items() if kind.is_numeric() and name not in IDENTITY]
-        words = [pl.col(name).first() for name in IDENTITY if name != "replica"]
-        whole = table.group_by("replica").agg(*words, *(pl.col(name).mean() for name in numbers))
-    return whole.sort("replica")
+    return table.filter(pl.col("part") == "whole").sort("replica")
 
 
 def _point(row: dict[str, Any]) -> dict[str, Any]:

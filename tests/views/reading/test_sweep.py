@@ -59,14 +59,6 @@ def test_a_sweep_that_goes_on_shows_its_finished_waves(tmp_path, read):
     assert one.card()["done"] == 2
 
 
-def test_a_training_by_days_has_points_of_its_mean(tmp_path, read):
-    by_day = [row | {"day": row["step"]} for row in ALL if row["part"] == "stretch"]
-    write(tmp_path / "d" / "results.parquet", as_table(by_day), {"by day": True, "data": "flights"})
-    told = read().detail()
-    assert [point["worst_attack"] for point in told["points"]] == ["norm@cut", "norm@cut"]
-    assert told["points"][1]["leak"] == pytest.approx(0.6)
-
-
 def test_what_is_no_sweep_is_a_problem_and_no_crash(tmp_path, read):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "results.parquet").write_bytes(b"no table")

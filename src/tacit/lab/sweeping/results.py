@@ -139,8 +139,6 @@ def read(path: Path | str) -> Sweep:
         about = json.loads(pl.read_parquet_metadata(path).get("tacit", "{}"))
     except (pl.exceptions.PolarsError, OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} can't be read ({error}): delete it, and sweep again") from error
-    if about.get("by day"):
-        raise UsageError(f"{path} is by day, as `tacit days` writes it: give the results.parquet of `tacit sweep`")
     missing = [name for name in (*IDENTITY, *PLACE, *UTILITY, *WORST, "notes") if name not in table.columns]
     missing += [] if "recipe" in about else ["a recipe in the metadata"]
     if missing:
