@@ -220,9 +220,7 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
     task = next(iter(plan.tasks(2 * plan.epoch_turns)))
     looked = seconds(lambda: gate.seen(task.turn))
     yield Result("audit", f"the gate's attacks on {on}", looked, "s")
-    yield Result(
-        "audit", f"its decision at one strength on {on}", looked + seconds(lambda: gate.foreseen(0, task)), "s"
-    )
+    yield Result("audit", f"its decision on {on}", looked + seconds(lambda: gate.foreseen(task)), "s")
     guard.close()
 
 

@@ -235,7 +235,8 @@ def test_wrong_settings(text, old, new, words):
         (LABEL, "limit = 1.0", ["limit: 1.0 is not between 0.5 and 1"]),
         (LABEL, "budget = 0.4", ["budget: 0.4 is not between 0.5 and 1"]),
         (LABEL, 'limit = "low"', ["limit", "valid number"]),
-        (LABEL, 'on_limit = "wait"', ["on_limit", "raise noise", "pause", "stop"]),
+        (LABEL, 'on_limit = "wait"', ["on_limit", "pause", "stop"]),
+        (LABEL, 'on_limit = "raise noise"', ["on_limit", "pause", "stop"]),
         (LABEL, "limit = 0.6\nrecord.last = 0", ["[record] last: a limit is held by attacks on recorded batches"]),
         (LABEL, "limit = 0.6\nrecord.follow = 0", ["[record] follow: a limit holds over all visits too"]),
         (LABEL, "live.every = -1", ["[live] every"]),
@@ -253,7 +254,7 @@ def test_wrong_limits(text, lines, words):
 
 def test_limits_and_looks_have_defaults_and_take_what_is_allowed():
     plain = Party.read(with_limits(LABEL, ""))
-    assert (plain.limit, plain.budget, plain.on_limit) == (None, None, "raise noise")
+    assert (plain.limit, plain.budget, plain.on_limit) == (None, None, "pause")
     assert (plain.live.every, plain.live.fitted, plain.record.last, plain.record.follow) == (128, 5000, 24, 8192)
     given = Party.read(with_limits(LABEL, 'limit = 0.51\nbudget = 0.99\non_limit = "stop"\nlive = { every = 0 }'))
     assert (given.limit, given.budget, given.on_limit, given.live.every) == (0.51, 0.99, "stop", 0)

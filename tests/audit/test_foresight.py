@@ -1,4 +1,6 @@
-"""What would be sent at another strength: as the protection would do it, batch after batch and visit after visit."""
+"""What is about to be sent: as the protection would do it, batch after batch and visit after visit."""
+
+import math
 
 import pytest
 import torch
@@ -95,3 +97,12 @@ def test_figures_count_what_lies_above_what_the_attacker_had():
     assert (one.value, one.low, one.upper) == pytest.approx((0.58, 0.53, 0.62))
     (coin,) = figures([Finding("norm", Estimate(0.48, 0.45, 0.51), None, 0.47)], "visits")
     assert (coin.value, coin.low, coin.upper) == pytest.approx((0.5, 0.45, 0.48))
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_a_finding_that_is_no_number_holds_no_limit(place):
+    value, low, high, upper = (math.nan if place == one else 0.51 for one in range(4))
+    (one,) = figures([Finding("norm", Estimate(value, low, high), None, upper)], "batches")
+    assert one.over(0.6) == (math.inf if place != 2 else pytest.approx(-0.09)), (
+        "the upper end of the mean is in `upper`"
+    )

@@ -33,10 +33,10 @@ def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
     )  # fmt: skip
 
 
-def decided(where, limit=0.6, level=0, broken=False):
+def decided(where, limit=0.6, broken=False):
     seals.append(
         where / GATE,
-        {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": level, "strength": "", "limit": limit,
+        {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "strength": "", "limit": limit,
          "reason": "", "broken": broken, "worst": None, "foreseen": None},
     )  # fmt: skip
 

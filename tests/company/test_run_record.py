@@ -24,7 +24,7 @@ def report(side="features", limit=0.6, verdict="held"):
 
 def decided(where, epoch, **said):
     usual = {
-        "time": "2026-01-01T00:00:00+00:00", "turn": 10 * (epoch - 1), "decision": "keep", "level": 0,
+        "time": "2026-01-01T00:00:00+00:00", "turn": 10 * (epoch - 1), "decision": "keep",
         "strength": "iso(t=1)", "limit": 0.6, "reason": "it holds", "broken": False, "worst": None, "foreseen": None,
     }  # fmt: skip
     seals.append(where / GATE, {"epoch": epoch, **usual, **said})
@@ -47,25 +47,16 @@ def test_a_folder_that_tells_nothing_adds_nothing(run):
     assert found.ledger is None
 
 
-def test_strengths_are_told_by_epoch(run):
+def test_epochs_and_decisions_are_told(run):
     folder, where = run
-    decided(where, 1, decision="raise", level=2, strength="iso(t=4)")
-    decided(where, 3, decision="raise", level=3, strength="iso(t=8)")
+    decided(where, 1, decision="pause")
+    decided(where, 1, decision="resume")
     history = [{"epoch": epoch, "test_auc": 0.7 + epoch / 10} for epoch in range(3)]
     (where / "status.json").write_text(json.dumps({"history": history}))
     found = with_records(report(), folder, where)
-    assert [(one.epoch, one.level, one.strength) for one in found.moments] == [
-        (1, 2, "iso(t=4)"), (2, 2, "iso(t=4)"), (3, 3, "iso(t=8)"),
-    ]  # fmt: skip
+    assert [one.epoch for one in found.moments] == [1, 2, 3]
     assert [one.figures["test_auc"] for one in found.moments] == pytest.approx([0.7, 0.8, 0.9])
-    assert [one.decision for one in found.decisions] == ["raise", "raise"]
-
-
-def test_without_a_gate_the_strength_is_the_configured_one(run):
-    folder, where = run
-    seen(where, (1, 0, {"norm": 0.55}))
-    (moment,) = with_records(report(), folder, where).moments
-    assert (moment.strength, moment.level) == ("iso(t=1)", 0)
+    assert [one.decision for one in found.decisions] == ["pause", "resume"]
 
 
 def test_the_worst_look_of_an_epoch_is_judged_from_both_sides(run):

@@ -27,7 +27,7 @@ BROKEN = Report(
     limit=0.6, verdict="broken", worst=Worst(**FIGURES), leaks=(Leak(on="batches", **FIGURES),),
 )  # fmt: skip
 DECIDED = {
-    "time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": 0, "strength": "", "limit": 0.6, "reason": "",
+    "time": "", "epoch": 1, "turn": 0, "decision": "keep", "strength": "", "limit": 0.6, "reason": "",
     "broken": False, "worst": None, "foreseen": None,
 }  # fmt: skip
 SAID = {"time": "", "who": "Ada", "what": "export", "reason": "agreed"}

@@ -6,9 +6,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tacit.company import seals
 from tacit.company.folder import Folder
-from tacit.company.run_files import GATE
 from tacit.errors import DataError, ProtocolError, UsageError
 from tacit.one_shot.same_bits import in_blocks
 from tacit.serve.halves import load_embedder, load_scorer
@@ -93,20 +91,6 @@ def test_a_protection_that_looks_at_a_whole_batch_is_refused(split):
             load_embedder(Folder(split["airport"].path), "test")
     finally:
         settings.write_text(before)
-
-
-def test_what_is_served_is_protected_as_at_the_end_of_the_training(split, where, monkeypatch):
-    said = {"time": "", "epoch": 1, "turn": 0, "decision": "keep", "level": 3, "strength": "", "limit": None,
-            "reason": "", "broken": False, "worst": None, "foreseen": None}  # fmt: skip
-    content = {path: path.read_bytes() for path in where["airport"].glob(f"{GATE}*")}
-    seals.append(where["airport"] / GATE, said)
-    try:
-        (gaussian,) = load_embedder(split["airport"], "test").party.shield.protect
-        assert gaussian.snr == 0.5
-    finally:
-        (where["airport"] / GATE).unlink()
-        for path, before in content.items():
-            path.write_bytes(before)
 
 
 def test_other_weights_and_missing_ones_are_said(split, where):

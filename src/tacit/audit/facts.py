@@ -32,7 +32,9 @@ class Facts:
     # told by every trained model, and a protection does not answer for it
     on_gradients: Mapping[str, Any] = field(default_factory=dict)
     joined: tuple[str, ...] = ()  # how an audit joins all visits of an example for it, as `accumulated` takes it
-    steers: bool = False  # whether what it finds, in less than a second, decides about the noise of a running training
+    steers: bool = (
+        False  # whether what it finds, in less than a second, decides whether a training under a limit goes on
+    )
     live: bool = False  # whether it looks at single batches while a training runs; it should take some milliseconds
     # where a sweep tries it; on every batch and on some it must do with one batch alone and draw no randomness
     sweep: Sweep | None = None

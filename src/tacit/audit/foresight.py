@@ -1,4 +1,4 @@
-"""What would be sent at another strength: a party knows its own clean gradients, so it can try before it sends."""
+"""What is about to be sent: a party knows its own clean gradients, so it can try before it sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.audit.standard import STEERING, joined
 from tacit.contracts import Protection, View
 
 QUICK = chosen(lambda known: known.steers)
-"""The attacks that steer: the strongest of those that take less than a second on some batches."""
+"""The attacks that decide whether a run goes on: the strongest that take less than a second on some batches."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Sent:
 def figures(findings: list[Finding], on: Literal["batches", "visits"]) -> list[Figure]:
     """Findings in the measure of a limit: what an attacker had without any message does not count."""
     return [
-        Figure(one.attack, on, 0.5 + max(0.0, one.excess), one.surely, max(one.held, 0.5 + one.excess))
+        # what is no number comes first in max(), which then keeps it
+        Figure(one.attack, on, 0.5 + max(one.excess, 0.0), one.surely, max(one.held, 0.5 + one.excess))
         for one in findings
     ]
 

@@ -41,7 +41,7 @@ JOINED = tuple(each for each in _joined(lambda known: True) if each not in ACCUM
 """What is tried beside them on an example's visits."""
 
 STEERING = _joined(lambda known: known.steers)
-"""Those of both whose findings decide about the noise of a running training."""
+"""Those of both whose findings decide whether a training under a limit goes on."""
 
 Progress = Callable[[int, int], None]
 

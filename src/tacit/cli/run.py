@@ -67,7 +67,7 @@ def train(  # typer reads each option from a parameter
     All parties give this command at the same time; it waits for them, without limit. Each attacks what it sends itself
     (the label party its gradients, a feature party its embeddings) while it trains, and with everything there is when
     it is over; what was found is in report.html in the run's folder, and stays at home. Where party.toml sets a limit,
-    the noise is raised before it is passed; where that does not help, training pauses, with exit code 1.
+    training pauses before it is passed, with exit code 1.
 
     What left in a run is counted apart from the party's folder (TACIT_STATE says where), so that a folder that was
     brought back from a backup is known as an older copy and refused: it would answer again what was answered, under
@@ -190,7 +190,7 @@ def _print_details(run: dict[str, Any]) -> None:
         typer.echo(plain(f"  after epoch {epoch}: {told or 'nothing is shared'}"))
     if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
         gate = run["gate"]
-        typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']} (level {gate['level']}): {gate['reason']}"))
+        typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']}: {gate['reason']}"))
     if "journal_bytes" in run:
         typer.echo(f"  journal {run['journal_bytes'] / 2**20:.0f} MiB, alarms {run['alarms']}, at {plain(run['time'])}")
     for event in run["events"]:

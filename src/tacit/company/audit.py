@@ -19,7 +19,6 @@ from tacit.company.align import aligned
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.foreign_files import read_messages
-from tacit.company.gate import decisions
 from tacit.company.label_run import build_label_party
 from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_record import with_records
@@ -29,7 +28,7 @@ from tacit.contracts import View
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import TensorError, UsageError
-from tacit.protect import ladder
+from tacit.protect.facts import described
 from tacit.views.progress import Show
 from tacit.views.report.document import Leak, Report, Subject
 from tacit.wire.checkpoint import Checkpoints
@@ -120,7 +119,7 @@ def audit_run(
         label_party, _ = build_label_party(folder, rows, plan)
         cuts = list(contract.cut.widths.values())
         leaks = _own_labels(label_party, transcript, plan, missing, progress)
-        protection = ladder.described(label_party.protect)
+        protection = described(label_party.protect)
     else:
         party, _ = build_feature_party(folder, rows, plan)
         newest = Checkpoints(where / "checkpoints").newest()
@@ -128,9 +127,7 @@ def audit_run(
             party.bottom.load_state_dict(newest.state["model"])
         cuts = [contract.cut.widths[config.name]]
         leaks = _own_inputs(party, transcript, missing, progress)
-        protection = ladder.described(party.shield.protect)
-    if decided := decisions(where):  # its gate may have raised the noise since
-        protection = decided[-1]["strength"]
+        protection = described(party.shield.protect)
     width = sum(map(math.prod, cuts))
     subject = run_subject(folder, protection, plan.train_count, width, epochs=contract.epochs, steps=transcript.steps)
     report = report_of(subject, leaks, missing, limit=limit, repeat=repeat)

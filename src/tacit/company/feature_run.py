@@ -80,7 +80,7 @@ class FeaturePartyGuard(Guard):
         return EmbeddingGate(self._party, **settings)
 
     def before(self, task: Task, embedding: Tensor) -> None:
-        """Hold the limit: decide under which strength this embedding is sent, or that it is not."""
+        """Hold the limit: decide whether this embedding is sent."""
         if self.gate is not None:
             self.gate.enter(task, task.rows, embedding, sent=self.books.entered(self._step(task)))
 

@@ -1,8 +1,7 @@
-"""The gate of a run: every so many steps its owner's limit is held against what attacks say, and a strength is set.
+"""The gate of a run: every so many steps its owner's limit is held against what attacks say, or nothing more is sent.
 
-Strengths change in public steps (`tacit.protect.ladder`) and at public moments alone, because a peer can see them
-change. What was decided is on the disk before anything is sent under it: a run that is killed takes the same decisions
-from there. Until a batch was kept whole, the one that is due is tried out at home.
+What was decided is on the disk before anything is sent under it: a run that is killed takes the same decisions from
+there. Until a batch was kept whole, the one that is due is tried out at home.
 """
 
 from __future__ import annotations
@@ -20,16 +19,20 @@ from tacit.audit.gate import Figure, OnLimit, Verdict, decide
 from tacit.company import seals
 from tacit.company.run_files import GATE
 from tacit.company.verdict import now
-from tacit.errors import LimitError
-from tacit.protect import ladder
+from tacit.errors import LimitError, StorageError
 from tacit.wire.record import RecordedRun
 
-_QUIET = 2  # epochs after a raise before less is tried
+_FIELDS = {
+    "time", "epoch", "turn", "decision", "strength", "limit", "reason", "broken", "measured", "worst", "foreseen",
+}  # fmt: skip
 
 
 def decisions(folder: Path) -> list[dict[str, Any]]:
     """What the gate of a run has decided, in the order of time."""
-    return seals.read(folder / GATE)
+    decided = seals.read(folder / GATE)
+    if any(not past.keys() <= _FIELDS for past in decided):  # another version may have sent under another protection
+        raise StorageError(f"{folder / GATE}: its decisions are of another version: agree on a new run")
+    return decided
 
 
 @dataclass
@@ -39,10 +42,9 @@ class Gate(ABC):
     folder: Path  # of the run
     limit: float | None  # that the owner set; None where there is only a budget
     on_limit: OnLimit  # what to do where it would be passed
-    held: bool  # whether there is a limit or a budget; where it was taken away, the strength stays as it was decided
+    held: bool  # whether there is a limit or a budget; a run that went on under one may go on without
     plan: Plan  # of the training
     recorder: RecordedRun | None  # of what was sent; None where nothing is kept, and only a budget is held
-    level: int = 0  # of the strength now
     _decided: int = -1  # the turn of the last decision, or of the point at which none was due
     _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
 
@@ -63,14 +65,8 @@ class Gate(ABC):
             reason = decisions(self.folder)[-1]["reason"]
             raise LimitError(f"this run was stopped by its limit: {reason}. A new run needs another name")
 
-    def resume(self, turn: int) -> None:
-        """Go on from the checkpoint of a turn, as the one before it was done."""
-        before = [past for past in decisions(self.folder) if past["turn"] < turn]
-        self.level = int(before[-1]["level"]) if before else 0
-        self.apply(self.level)
-
     def enter(self, task: Task, *batch: Tensor, sent: bool = False) -> None:
-        """Before anything is sent in a training step: at certain ones decide, or do as was decided.
+        """Before anything is sent in a training step: at certain ones decide whether it may be.
 
         A step that was sent before a kill is sent again as it was, whatever limit was set since then: one that is set
         or changed in the middle of a run is held from the next of these steps on.
@@ -82,11 +78,9 @@ class Gate(ABC):
         if self._decided >= point:
             return
         before = [past for past in decisions(self.folder) if past["turn"] <= task.turn]
-        self.level = int(before[-1]["level"]) if before else 0
         if point == task.turn and not sent and (not before or self._due(task, before[-1])):
             self._decide(task, batch, before)
         self._decided = point
-        self.apply(self.level)
 
     def _begins(self, task: Task) -> bool:
         return task.turn % self.plan.epoch_turns == 0
@@ -110,9 +104,8 @@ class Gate(ABC):
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"
-        verdict = self._verdict(task, batch, before) if self.held else Verdict("keep", self.level, "there is no limit")
-        action = "resume" if paused and verdict.action in ("keep", "raise", "lower") else verdict.action
-        self._write(task, replace(verdict, action=action))
+        verdict = self._verdict(task, batch) if self.held else Verdict("keep", "there is no limit")
+        self._write(task, replace(verdict, action="resume") if paused and verdict.action == "keep" else verdict)
         if verdict.action in ("pause", "stop"):
             place = task.turn % self.plan.epoch_turns
             when = f"at step {place + 1} of epoch {task.epoch + 1}" if place else f"before epoch {task.epoch + 1}"
@@ -120,24 +113,16 @@ class Gate(ABC):
                 f"training {'pauses' if verdict.action == 'pause' else 'is stopped'} {when}: "
                 f"{verdict.reason}. {_NEXT[verdict.action]}"
             )
-        self.level = verdict.level
 
-    def _verdict(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> Verdict:
+    def _verdict(self, task: Task, batch: Sequence[Tensor]) -> Verdict:
         kept = self.recorder is not None and self.recorder.recorded
         first = not kept and (self.recorder is None or not self.recorder.visited)
-        begins = self._begins(task)
-        raised = [past["epoch"] for past in before if past["decision"] == "raise"]
         taken = self._taken(task, first=first)
         return decide(
             [] if first or self.limit is None else taken(self.seen(task.turn)),
-            lambda level: taken(
-                ([] if kept else self.tried_out(level, *batch)) + ([] if first else self.foreseen(level, task))
-            ),
+            taken(([] if kept else self.tried_out(*batch)) + ([] if first else self.foreseen(task))),
             limit=1.0 if self.limit is None else self.limit,
             on_limit=self.on_limit,
-            level=self.level,
-            highest=0 if self.at(1) is None else ladder.HIGHEST,
-            may_lower=not first and begins and all(task.epoch + 1 - epoch > _QUIET for epoch in raised),
         )
 
     def _write(self, task: Task, verdict: Verdict) -> None:
@@ -145,8 +130,7 @@ class Gate(ABC):
         measured = self._seen[1] if judged else []
         said = {
             "time": now(), "epoch": task.epoch + 1, "turn": task.turn, "decision": verdict.action,
-            "level": verdict.level, "strength": ladder.described(self.at(verdict.level)), "limit": self.limit,
-            "reason": verdict.reason, "broken": verdict.broken,
+            "strength": self.strength(), "limit": self.limit, "reason": verdict.reason, "broken": verdict.broken,
             "measured": [asdict(figure) for figure in measured],
             "worst": verdict.worst and asdict(verdict.worst), "foreseen": verdict.foreseen and asdict(verdict.foreseen),
         }  # fmt: skip
@@ -157,12 +141,8 @@ class Gate(ABC):
         return False
 
     @abstractmethod
-    def at(self, level: int) -> Any:
-        """What is done to messages at a level; None where there is no strength that could be raised."""
-
-    @abstractmethod
-    def apply(self, level: int) -> None:
-        """Let the party send under this level from now on, or again as it has sent under it already."""
+    def strength(self) -> str:
+        """What is done to messages, in one line."""
 
     def seen(self, turn: int) -> list[Figure]:
         """What attacks reach on what was sent before a turn; they run once."""
@@ -175,17 +155,16 @@ class Gate(ABC):
         """Attack what was sent so far."""
 
     @abstractmethod
-    def foreseen(self, level: int, task: Task) -> list[Figure]:
-        """What they would reach at a level, on messages like the last ones and over all visits that are planned."""
+    def foreseen(self, task: Task) -> list[Figure]:
+        """What they would reach on messages like the last ones and over all visits that are planned."""
 
     @abstractmethod
-    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+    def tried_out(self, *batch: Tensor) -> list[Figure]:
         """The same from one batch alone, as long as none was kept whole."""
 
 
 _NEXT = {
-    "pause": "The peers only see that they wait. Raise in party.toml what can't be held (or set on_limit to raise "
-    "noise, if the protection has a strength) and give the same command again, or agree on a new run with a stronger "
-    "protection",
+    "pause": "The peers only see that they wait. Raise in party.toml what can't be held and give the same command "
+    "again, or agree on a new run with a stronger protection",
     "stop": "The peers are told that the run has ended, not why",
 }

@@ -15,14 +15,14 @@ from tacit.audit.gate import Figure, grown
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.company.gate import Gate
 from tacit.company.guard import RunLedger
-from tacit.contracts import EmbeddingProtection, View, noise_source
+from tacit.contracts import View, noise_source
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import UsageError
 from tacit.ledger.summary import auc_of, sum_kl_of
-from tacit.protect import ladder
+from tacit.protect.facts import described
 
-_BATCHES = 12  # recorded batches that are tried at another strength
+_BATCHES = 12  # recorded batches that are protected anew
 
 
 class GradientGate(Gate):
@@ -34,7 +34,6 @@ class GradientGate(Gate):
         if party.classes > 2:
             raise UsageError("a limit on leak AUC needs labels of two classes: remove limit from party.toml")
         self.party = party
-        self.base = party.protect
         self.labels = party.labels[: self.plan.train_count]
         if self.limit is not None and auc_of(books.former) >= self.limit:
             raise UsageError(
@@ -50,15 +49,11 @@ class GradientGate(Gate):
 
     def bounded(self) -> bool:
         """Whether the protection has a bound for a row."""
-        return getattr(self.base, "row_kl", None) is not None
+        return getattr(self.party.protect, "row_kl", None) is not None
 
-    def at(self, level: int) -> Any:
-        """The protection as it is at a level."""
-        return ladder.stronger(self.base, level)
-
-    def apply(self, level: int) -> None:
-        """Protect at this level."""
-        self.party.protect = self.at(level)
+    def strength(self) -> str:
+        """The protection in one line."""
+        return described(self.party.protect)
 
     def look(self, seed: int) -> list[Figure]:
         """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
@@ -67,17 +62,17 @@ class GradientGate(Gate):
             return found
         return found + self._with_former(foresight.on_visits(self._visits(), self.labels, seed=seed))
 
-    def foreseen(self, level: int, task: Task) -> list[Figure]:
-        """The same under another strength, with the visits to come; and the worst case of a row at the end.
+    def foreseen(self, task: Task) -> list[Figure]:
+        """The same with the visits to come; and the worst case of a row at the end.
 
         Visits to come are foreseen in two ways, and the higher figure counts: tried out on the last clean gradients, as
         if these did not change any more; and by what the visits so far have told, as if each one to come told as much.
         """
-        bound = self._bound(task.epoch, level)
+        bound = self._bound(task.epoch)
         if self.limit is None:
             return bound
-        protect, seed = self.at(level), task.turn
-        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
+        protect, seed = self.party.protect, task.turn
+        noise, found = torch.Generator().manual_seed(seed), list[Figure]()
         if self.kept.recorded:
             some = self._last(_BATCHES).under(protect, self.party.state, self.labels, noise)
             found += foresight.on_batches(some, self.labels, seed=seed)
@@ -91,17 +86,17 @@ class GradientGate(Gate):
         found += self._with_former(foresight.on_visits(more, self.labels, seed=seed))
         if not found:  # a bound that holds says nothing about attacks that could not be tried
             return []
-        return found + grown(self.seen(seed), so_far, planned, 2.0 ** (level - self.level)) + bound
+        return found + grown(self.seen(seed), so_far, planned) + bound
 
-    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+    def tried_out(self, *batch: Tensor) -> list[Figure]:
         """As many visits of a batch as are planned, from a fresh state."""
-        bound = self._bound(0, level)
+        bound = self._bound(0)
         if self.limit is None:
             return bound
         clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
-        protect = self.at(level)
+        protect = self.party.protect
         state = getattr(protect, "fresh", protect.init)()
-        noise = torch.Generator().manual_seed(level)
+        noise = torch.Generator().manual_seed(0)
         rows = torch.arange(len(labels))[None]
         first = protect.update(clean, labels, state, noise, z).value
         once = Sent(View.of(first[None], rows=rows, embedding=z[None]), clean[None], z[None])
@@ -110,12 +105,12 @@ class GradientGate(Gate):
         found += self._with_former(foresight.on_visits(visits, labels, seed=0))
         return found + bound
 
-    def _bound(self, epoch: int, level: int) -> list[Figure]:
+    def _bound(self, epoch: int) -> list[Figure]:
         """The worst case of a row at the end of the run, against the limit and against the budget.
 
         Where the protection has no bound for a row, a limit is held by measurements alone, and no budget can be.
         """
-        found = self.books.foreseen(epoch, self.at(level))
+        found = self.books.foreseen(epoch, self.party.protect)
         value = None if found is None else round(found, 9)  # a sum of parts is not the whole to the last digit
         held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value, bound=value)]
         if self.books.budget is None:
@@ -150,15 +145,10 @@ class EmbeddingGate(Gate):
     def __init__(self, party: FeatureParty, **common: Any) -> None:
         super().__init__(**common)
         self.party = party
-        self.base = party.shield.protect
 
-    def at(self, level: int) -> list[EmbeddingProtection] | None:
-        """The protections as they are at a level."""
-        return ladder.stronger_embedding(self.base, level)
-
-    def apply(self, level: int) -> None:
-        """Protect at this level."""
-        self.party.shield.steer(self._protections(level))
+    def strength(self) -> str:
+        """The protections in one line."""
+        return described(self.party.shield.protect)
 
     def look(self, seed: int) -> list[Figure]:
         """A decoder that knows half of the rows, on the batches that were kept and on the mean of all visits."""
@@ -167,39 +157,34 @@ class EmbeddingGate(Gate):
             return found
         return found + self._read(mean_visits(self.kept.visits().view), "visits", seed)
 
-    def foreseen(self, level: int, task: Task) -> list[Figure]:
-        """The same under another strength, with the visits to come."""
+    def foreseen(self, task: Task) -> list[Figure]:
+        """The same with the visits to come."""
         seed = task.turn
-        noise, found = torch.Generator().manual_seed(1000 * seed + level), list[Figure]()
+        noise, found = torch.Generator().manual_seed(seed), list[Figure]()
         if self.kept.recorded:
             batches = self.kept.batches().view
-            sent = torch.stack([self._passed(z, level, noise) for z in batches.own_embedding[-_BATCHES:]])
+            sent = torch.stack([self._passed(z, noise) for z in batches.own_embedding[-_BATCHES:]])
             found += self._read(View.of_embeddings(sent, rows=batches.rows[-_BATCHES:]), "batches", seed)
         if not self.kept.visited:
             return found
         visits = self.kept.visits().view
         last = visits.own_embedding[-1]
-        more = [self._passed(last, level, noise) for _ in range(self.plan.epochs - len(visits.rows))]
+        more = [self._passed(last, noise) for _ in range(self.plan.epochs - len(visits.rows))]
         every = torch.cat([visits.embedding, torch.stack(more)]) if more else visits.embedding
         together = View.of_embeddings(every, rows=visits.rows[-1].expand(len(every), -1))
         return found + self._read(mean_visits(together), "visits", seed)
 
-    def tried_out(self, level: int, *batch: Tensor) -> list[Figure]:
+    def tried_out(self, *batch: Tensor) -> list[Figure]:
         """The mean of as many visits of the first batch as are planned."""
         rows, z = batch
-        noise = torch.Generator().manual_seed(level)
-        visits = torch.stack([self._passed(z.flatten(1), level, noise) for _ in range(self.plan.epochs)])
+        noise = torch.Generator().manual_seed(0)
+        visits = torch.stack([self._passed(z.flatten(1), noise) for _ in range(self.plan.epochs)])
         together = View.of_embeddings(visits, rows=rows.expand(len(visits), -1))
         return self._read(mean_visits(together), "visits", 0)
 
-    def _protections(self, level: int) -> list[EmbeddingProtection]:
-        protections = self.at(level)
-        assert protections is not None  # a level above 0 is only tried where there is one
-        return protections
-
-    def _passed(self, z: Tensor, level: int, noise: torch.Generator) -> Tensor:
+    def _passed(self, z: Tensor, noise: torch.Generator) -> Tensor:
         source = noise_source(noise)
-        for protection in self._protections(level):
+        for protection in self.party.shield.protect:
             z = protection.transform(z, source)
         return z
 

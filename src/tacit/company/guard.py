@@ -107,8 +107,6 @@ class Guard(ABC):
                 "back, or remove limit from party.toml to go on without it"
             )
         self.books.entries.resume(turn)  # every message before it must be in the ledger
-        if self.gate is not None:
-            self.gate.resume(turn)
 
     def turned(self, turned: Turned) -> None:
         """A turn is over: record it, look at it, and bring to the disk what belongs to a checkpoint."""

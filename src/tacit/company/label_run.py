@@ -123,7 +123,7 @@ class LabelPartyGuard(Guard):
         return GradientGate(self._party, self.books, self.watch.followed, **settings)
 
     def before(self, task: Task, clean: Tensor, embedding: Tensor) -> None:
-        """Hold the limit: decide under which strength this gradient is sent, or that it is not."""
+        """Hold the limit: decide whether this gradient is sent."""
         if self.gate is not None:
             sent = self.books.entered(self._party.steps)
             self.gate.enter(task, clean, embedding, self._party.labels[task.rows], sent=sent)

@@ -1,4 +1,4 @@
-"""What a run's folder tells beside its messages: strengths, looks, decisions, overrides and the ledger."""
+"""What a run's folder tells beside its messages: looks, decisions, overrides and the ledger."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def restored(where: Path, log: Callable[..., None], by: tuple[str, str] | None) 
 def _moments(
     where: Path, decided: Sequence[dict[str, Any]], seen: Sequence[dict[str, Any]], measure: Measured, report: Report
 ) -> Iterator[Moment]:
-    """An epoch each: the strength that was decided for it, the worst that was seen, and how good the model was then."""
+    """An epoch each: the worst that was seen, and how good the model was then."""
     said = known_json(where / "status.json")
     lines = said.get("history", []) if isinstance(said, dict) else []
     history = [line for line in lines if isinstance(line, dict) and "epoch" in line]
@@ -77,12 +77,9 @@ def _moments(
     final = worst_of([leak for leak in report.leaks if leak.baseline is None])
     epochs = sorted({look["epoch"] for look in seen} | {int(line["epoch"]) for line in history})
     for epoch in epochs:
-        before = [decision for decision in decided if decision["epoch"] <= epoch + 1]
         lines = [line for line in history if line["epoch"] == epoch]
         yield Moment(
             epoch=epoch + 1,
-            strength=before[-1]["strength"] if before else report.subject.protection or "none",
-            level=before[-1]["level"] if before else 0,
             worst=_measured(decided, epoch, measure)
             or (final if decided and epoch == epochs[-1] else None)
             or _worst([look for look in seen if look["epoch"] == epoch], measure),

@@ -268,7 +268,7 @@ class Party(File):
             label party is certified.
         odds: of a label party in one-shot training: the factor by which the odds of a label change at most, for whoever
             sees what is sent; limit / (1 - limit) where it is not given.
-        on_limit: what to do where it would be passed. Where noise can't be raised any further, training pauses.
+        on_limit: what to do where it would be passed: training pauses, or the run ends for good.
         budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
             in all runs; 0.75 if not given, and 1 for none. It takes a protection that has a bound for every row.
         delta: of a label party that answers with sums, whose noise has no odds that hold for every row: the probability
@@ -293,7 +293,7 @@ class Party(File):
     name: Name = Field(examples=['"airport"'])
     role: Literal["label", "features"] = Field(examples=['"features"'])
     limit: Number | None = Field(default=None, examples=["0.6"])
-    on_limit: Literal["raise noise", "pause", "stop"] = "raise noise"
+    on_limit: Literal["pause", "stop"] = "pause"
     budget: Number | None = Field(default=None, examples=["0.7"])
     odds: Number | None = Field(default=None, examples=["3.0"])
     odds_budget: Number = Field(default=ODDS_BUDGET, examples=["20.0"])

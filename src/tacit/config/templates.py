@@ -25,7 +25,7 @@ label> # budget = 0.75  # that the worst case of any example may reach, over all
 label> # odds_budget = 20.0  # one-shot: that the odds of any label may change by, over all releases
 label> # delta = 0.005  # one-shot with sums: the probability with which odds may be passed; flips never pass them
 features> # limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything
-on_limit = "raise noise"  # or "pause", "stop": what to do before it is passed; what has no noise pauses
+on_limit = "pause"  # or "stop": what to do before it is passed
 
 [network]
 label> listen = "0.0.0.0:7443"  # the feature parties connect to this port

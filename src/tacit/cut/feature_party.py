@@ -311,12 +311,6 @@ class Shield:
             if one.optimizer is not None:
                 one.optimizer.step()
 
-    def steer(self, protect: Sequence[EmbeddingProtection]) -> None:
-        """Take these protections from now on: the same ones in the same order, at other strengths."""
-        if [one.name for one in protect] != [one.name for one in self.protect]:
-            raise UsageError("a party is steered by the strength of its protections, not by others in their place")
-        self.protect = protections(protect)
-
     def state(self) -> list[dict[str, Any]]:
         """What the regularizers have learned, for a checkpoint."""
         return [

@@ -316,7 +316,7 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         super().__init__(party.top, party, plan, durable, depth)
         self.measure = measure
         self.shared = tuple(shared)
-        settings = durable.digest  # and a protection that was steered: another strength has unrelated noise
+        settings = durable.digest  # and the protection: another strength has unrelated noise
         party.noise = _Bound(noise, lambda: (settings, repr(party.protect).encode(), self.origin, *self._versions()))
 
     def leave(self, patience: float = 60.0) -> bool:

@@ -11,11 +11,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import NormalDist
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from tacit.contracts import Event
+from tacit.contracts import EmbeddingProtection, Event, Protection
 
 _NORMAL = NormalDist()
 _SCALES: Mapping[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
@@ -121,18 +121,6 @@ class Mechanism:
         shown = {key: repr(value) if isinstance(value, nn.Module) else value for key, value in options.items()}
         return Event(self.name, {key: value for key, value in shown.items() if not isinstance(value, Tensor | None)})
 
-    def louder(self, factor: float) -> Self | None:
-        """The same with so many times the noise's power; None where there is no strength that could be raised."""
-        return None
-
-
-def louder(protections: Sequence[Any], factor: float) -> list[Any] | None:
-    """Every one that can be, with so many times the noise's power; None where none can."""
-    raised = [each.louder(factor) if hasattr(each, "louder") else None for each in protections]
-    if not any(each is not None for each in raised):
-        return None
-    return [new or old for new, old in zip(raised, protections, strict=True)]
-
 
 def options_of(event: Event) -> dict[str, Any]:
     """The options of what was done, as files and factories spell them.
@@ -143,3 +131,24 @@ def options_of(event: Event) -> dict[str, Any]:
     own = event.parameters
     strength = {str(own["knob"]): own["strength"]} if "knob" in own else {}
     return {**strength, **{name: value for name, value in own.items() if name not in _DERIVED and value is not None}}
+
+
+def spelled(event: Event) -> str:
+    """What was done, in one line: the mechanism with its strength.
+
+    >>> spelled(Event("matched", {"knob": "leak_auc", "strength": 0.6, "sum_kl": 0.128, "visits": 3}))
+    'matched(leak_auc=0.6, visits=3)'
+    """
+    if event.parts:
+        return " + ".join(spelled(part) for part in event.parts)
+    options = options_of(event).items()
+    given = [f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in options]
+    return f"{event.mechanism}({', '.join(given)})" if given else event.mechanism
+
+
+def described(protect: Protection | Sequence[EmbeddingProtection]) -> str:
+    """What a party does to what it sends, in one line; somebody's own protection may not say more than its repr."""
+    if isinstance(protect, Sequence):
+        return " + ".join(spelled(each.event) for each in protect) or "none"
+    event = getattr(protect, "event", None)
+    return repr(protect) if event is None else spelled(event)

@@ -22,15 +22,14 @@ from tacit.align.encoder import Encoder, Inputs
 from tacit.company.align import aligned
 from tacit.company.export import weights_of
 from tacit.company.folder import Folder
-from tacit.company.gate import decisions
 from tacit.company.models import build, cuts_of, optimizer
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.tensors import evaluating
 from tacit.errors import DataError, ProtocolError, StorageError, UsageError
 from tacit.one_shot.forms import row_normals
 from tacit.one_shot.same_bits import in_blocks
-from tacit.protect import ladder
 from tacit.protect.embedding import embedding_protection
+from tacit.protect.facts import spelled
 from tacit.serve.halves import digest_of, encoded, trained_encoder
 from tacit.wire.checkpoint import Checkpoints
 
@@ -43,7 +42,7 @@ class SplitEmbedder:
 
     folder: Folder  # of the party
     encoder: Encoder  # of its columns
-    party: FeatureParty  # with the trained bottom, and its protections as they were at the end of the training
+    party: FeatureParty  # with the trained bottom, and its protections as in the training
     secret: bytes  # keys the noise
     version: str  # digest of the run, which both sides have
     digest: str  # of everything that decides an embedding
@@ -58,10 +57,6 @@ class SplitEmbedder:
         party = FeatureParty(
             bottom=bottom, features=inputs.tensors, optimizer=optimizer(bottom, config), protect=protect
         )
-        made = decisions(where)
-        if made:
-            raised = ladder.stronger_embedding(protect, made[-1]["level"])
-            party.shield.steer(protect if raised is None else raised)
         secret = hmac.digest(folder.secret, b"tacit serving " + version.encode(), "sha256")
         parts = (_state(encoder, where), repr(party.shield.protect), hmac.digest(secret, b"half", "sha256"))
         made_half = cls(folder, encoder, party, secret, version, digest_of(*parts))
@@ -97,7 +92,7 @@ class SplitEmbedder:
             together, alone = one.transform(z, _Ones()), one.transform(z[1:2], _Ones())
             if not torch.equal(together[1:2], alone):
                 raise UsageError(
-                    f"{ladder.spelled(one.event)} takes its strength from a whole batch, so that a row would be told "
+                    f"{spelled(one.event)} takes its strength from a whole batch, so that a row would be told "
                     "anew with every batch it comes in: train with gaussian(std=..., clip=...) or "
                     "gaussian(snr=..., clip=...) to predict"
                 )

@@ -106,7 +106,7 @@ class RunReader:
         return {
             "id": self.place.id, "kind": "run", "name": self.place.name, **{name: status.get(name) for name in _CARD},
             "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength"),
-            "level": gate.get("level", 0), "worst": self._worst(), "verdict": report.get("verdict"),
+            "worst": self._worst(), "verdict": report.get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
             "seconds_left": part_left(status) if self._one_shot else left / rate if rate else None,
             "doing": {name: status.get(name) for name in ("part", "done", "total")},
@@ -171,7 +171,6 @@ class RunReader:
         curves: dict[str, Series] = {}
         for decision in self.decisions:
             step = self.decided_at(decision)
-            self._add(curves, "strength/level", step, decision["level"])
             for figure in decision["measured"]:
                 key = f"gate/{figure['attack']} on {figure['on']}"
                 self._add(curves, key, step, figure["value"], (figure["low"], figure["upper"]))
@@ -222,14 +221,14 @@ class RunReader:
         return {"x": [*(step for step, _ in points), end], "y": [*(limit for _, limit in points), points[-1][1]]}
 
     def _matrix(self, leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Every attack under every strength that the run has had, and in its report."""
+        """Every attack that the gate has tried, before each epoch, and in the report."""
         columns: list[tuple[str, Cells]] = []
         for decision in self.decisions:
             cells = {
                 (one["attack"], one["on"]): (one["value"], one["low"], one["upper"]) for one in decision["measured"]
             }
             if cells:
-                columns.append((f"before epoch {decision['epoch']}: level {decision['level']}", cells))
+                columns.append((f"before epoch {decision['epoch']}", cells))
         if leaks:
             reported = {(leak["attack"], leak["on"]): (leak["value"], leak["low"], leak["high"]) for leak in leaks}
             columns.append(("report", reported))

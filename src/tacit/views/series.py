@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Group = Literal["utility", "leak", "gate", "strength", "exchange", "pace", "report"]
-"""What a curve is about: the model, looks while training ran, the gate, the protection, an exchange, and so on."""
+Group = Literal["utility", "leak", "gate", "exchange", "pace", "report"]
+"""What a curve is about: the model, looks while training ran, the gate, an exchange, and so on."""
 
 Cells = Mapping[tuple[str, str], Sequence[float | None]]
 """Value, lower and upper end of each attack, by its name and what it was tried on."""

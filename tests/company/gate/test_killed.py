@@ -10,8 +10,8 @@ from tacit.wire.record import RecordedRun
 from tests.torture.processes import Processes
 from tests.torture.workers import Start
 
-AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.85 }\nlimit = 0.8'
-AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 20.0 }]\nlimit = 0.5'
+AIRLINE = 'protect.gradient = { name = "matched", leak_auc = 0.6 }\nlimit = 0.8'
+AIRPORT = 'protect.embedding = [{ name = "gaussian", snr = 0.3 }]\nlimit = 0.5'
 
 
 def left(companies):
@@ -45,8 +45,7 @@ def _alone(prepared, tmp_path_factory):
         assert not isinstance(outcome, Exception), outcome
     for folder in (done.airline, done.airport):
         decided = [one["decision"] for one in done.told(folder)]
-        assert len(decided) == 4
-        assert "raise" in decided, "there is something to decide"
+        assert decided == ["keep"] * 4
     return before, left(done)
 
 

@@ -35,11 +35,11 @@ class Written:
     def pace(self, time, turn, state="training"):
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})
 
-    def decide(self, epoch, decision="keep", level=0, measured=(), worst=None, limit=0.6):
+    def decide(self, epoch, decision="keep", measured=(), worst=None, limit=0.6):
         seals.append(
             self.path / "gate.jsonl",
-            {"time": "2026-11-15T10:00:00+00:00", "epoch": epoch, "turn": 0, "decision": decision, "level": level,
-             "strength": f"matched(level={level})", "limit": limit, "reason": "as it is", "broken": False,
+            {"time": "2026-11-15T10:00:00+00:00", "epoch": epoch, "turn": 0, "decision": decision,
+             "strength": "matched()", "limit": limit, "reason": "as it is", "broken": False,
              "measured": list(measured), "worst": worst, "foreseen": None},
         )  # fmt: skip
 

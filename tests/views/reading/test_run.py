@@ -77,10 +77,10 @@ def test_a_run_that_was_set_back_shows_no_look_twice(written, read):
     assert one.detail()["norms"]["steps"] == [0, 1, 2]
 
 
-def test_the_gate_is_shown_with_its_limit_its_levels_and_what_it_measured(written, read):
+def test_the_gate_is_shown_with_its_limit_and_what_it_measured(written, read):
     run, one = written(), read()
-    run.decide(1, "raise", level=1)
-    run.decide(2, level=1, measured=[FIGURE], worst=FIGURE)
+    run.decide(1, "resume")
+    run.decide(2, measured=[FIGURE], worst=FIGURE)
     one.refresh()
     told = one.detail()
     assert told["worst"] == {"attack": "cosine", "value": 0.55, "low": 0.52, "high": 0.58, "on": "visits"}
@@ -88,9 +88,8 @@ def test_the_gate_is_shown_with_its_limit_its_levels_and_what_it_measured(writte
         "name": "cosine on visits", "group": "gate", "measure": "leak_auc", "x": [50], "y": [0.55], "low": [0.52],
         "high": [0.58],
     }  # fmt: skip
-    assert curve(told, "level")["y"] == [1, 1]
     assert told["limits"] == {"x": [0, 50, 100], "y": [0.6, 0.6, 0.6]}
-    assert told["matrix"]["columns"] == ["before epoch 2: level 1"]
+    assert told["matrix"]["columns"] == ["before epoch 2"]
     assert told["matrix"]["rows"][0]["values"] == [0.55]
     assert "measured" not in told["decisions"][0]
 

@@ -18,8 +18,6 @@ from tacit.views.report.document import (
     Worst,
 )
 
-STRENGTHS = ("matched(leak_auc=0.60, visits=8)", "matched(leak_auc=0.58, visits=8)", "matched(leak_auc=0.56, visits=8)")
-
 _BATCHES = [
     (
         "norm",
@@ -86,7 +84,7 @@ def subject(**changes):
         "peers": ("blue-lane-retail",),
         "contract": "9f2c4be1a07d5568c3f1e0b7d9a2648813c55f0e7ab94d2216d0c8fa73e1b945",
         "alignment": "spring",
-        "protection": STRENGTHS[0],
+        "protection": "matched(leak_auc=0.60, visits=8)",
         "rows": 24_000,
         "width": 128,
         "epochs": 8,
@@ -143,16 +141,14 @@ def label_leaks(shift=0.0):
     return tuple(leaks)
 
 
-def moments(levels, leaks, aucs, strengths=STRENGTHS):
+def moments(leaks, aucs):
     return tuple(
         Moment(
             epoch=i + 1,
-            strength=strengths[min(level, len(strengths) - 1)],
-            level=level,
             worst=Worst(attack="cosine", value=leak, low=leak - 0.02, high=leak + 0.02),
             figures={"test_auc": auc, "test_loss": 0.5 - auc / 10},
         )
-        for i, (level, leak, auc) in enumerate(zip(levels, leaks, aucs, strict=True))
+        for i, (leak, auc) in enumerate(zip(leaks, aucs, strict=True))
     )
 
 
@@ -172,25 +168,24 @@ def curves(epochs, names=("cosine", "residual", "norm", "majority"), start=0.62,
 
 
 def full(**changes):
-    """A run that held its limit after the gate raised the strength twice."""
+    """A run that held its limit after the gate paused it and somebody went on."""
     given = {
         "made": "2026-03-14T09:26:53+00:00",
         "subject": subject(),
         "limit": 0.6,
-        "on_limit": "raise noise",
+        "on_limit": "pause",
         "verdict": "held",
         "worst": Worst(attack="accumulated(residual, mean)", value=0.552, low=0.538, high=0.566),
         "leaks": label_leaks(),
         "moments": moments(
-            (0, 0, 1, 1, 2, 2, 2, 2),
             (0.612, 0.601, 0.588, 0.583, 0.561, 0.552, 0.549, 0.547),
             (0.702, 0.724, 0.733, 0.738, 0.739, 0.742, 0.744, 0.745),
         ),
         "decisions": (
             Decision(time="2026-03-14T08:41:07+00:00", epoch=1, decision="keep", reason="worst q95 0.598, limit 0.600"),
-            Decision(time="2026-03-14T08:47:52+00:00", epoch=2, decision="raise", reason="cosine q95 0.621 over 0.600"),
+            Decision(time="2026-03-14T08:47:52+00:00", epoch=2, decision="pause", reason="cosine q95 0.621 over 0.600"),
             Decision(
-                time="2026-03-14T08:54:31+00:00", epoch=4, decision="raise", reason="accumulated 0.604 over 0.600"
+                time="2026-03-14T08:54:31+00:00", epoch=2, decision="resume", reason="cosine q95 0.621 under 0.640"
             ),
             Decision(time="2026-03-14T09:01:15+00:00", epoch=5, decision="keep", reason="worst q95 0.579 under 0.600"),
         ),
@@ -241,7 +236,7 @@ def broken():
         worst=Worst(attack="accumulated(residual, mean)", value=0.712, low=0.698, high=0.726),
         leaks=label_leaks(0.16),
         subject=subject(protection="marvell(scale=4)"),
-        moments=moments((0, 0, 0), (0.655, 0.662, 0.671), (0.716, 0.735, 0.744), ("marvell(scale=4)",)),
+        moments=moments((0.655, 0.662, 0.671), (0.716, 0.735, 0.744)),
         decisions=(
             Decision(
                 time="2026-03-14T08:54:31+00:00", epoch=3, decision="pause", reason="residual q95 0.671, limit 0.600"
@@ -298,7 +293,6 @@ def features():
         moments=tuple(
             Moment(
                 epoch=epoch,
-                strength="gaussian(std=0.5)",
                 worst=Worst(
                     attack="linear_decoder", value=leak, low=leak - 0.02, high=leak + 0.02, measure="variance_read"
                 ),
@@ -362,7 +356,6 @@ def long():
         leaks=leaks,
         worst=Worst(attack=top.attack, value=top.value, low=top.low, high=top.high),
         moments=moments(
-            [min(3, i // 20) for i in range(200)],
             [0.61 - 0.04 * min(1, i / 60) + draw.gauss(0, 0.004) + 0.05 * (i == 7) for i in range(200)],
             [0.75 - 0.05 * math.exp(-i / 20) for i in range(200)],
         ),
@@ -370,7 +363,7 @@ def long():
             Decision(
                 time="2026-03-14T08:41:07+00:00",
                 epoch=i + 1,
-                decision="raise" if i in (19, 39, 59) else "keep",
+                decision="resume" if i in (19, 39, 59) else "keep",
                 reason=f"worst q95 after epoch {i + 1}",
             )
             for i in range(200)

@@ -5,9 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tacit.views.report.document import Decision, LiveCurve, Moment, Worst
+from tacit.views.report.document import LiveCurve
 from tacit.views.report.measures import MEASURES, Judged
-from tacit.views.report.plots import Mark, curves, histogram, interval, scale, strengths
+from tacit.views.report.plots import Mark, curves, histogram, interval, scale
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis, at, el, near, stretched, ticks
 
@@ -97,21 +97,9 @@ def test_long_curves_keep_their_highest_points():
 
 @pytest.mark.parametrize("limit", [None, 0.6], ids=["free", "limit"])
 def test_one_point_is_enough(limit):
-    moment = Moment(
-        epoch=1, strength="none", worst=Worst(attack="a", value=0.5, low=0.5, high=0.5), figures={"test_auc": 0.7}
-    )
     assert "nan" not in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)
     assert "<circle" in curves(AUC, [LiveCurve(attack="a", steps=(1,), values=(0.5,))], limit)  # a line can't be seen
     assert "<circle" not in curves(AUC, [LiveCurve(attack="a", steps=(1, 2), values=(0.5, 0.6))], limit)
-    assert "nan" not in strengths([moment], [])
-
-
-def test_the_gate_stands_where_it_decided():
-    moments = [Moment(epoch=i, strength="s", level=level) for i, level in enumerate((0, 0, 1, 1), start=1)]
-    raised = Decision(time="t", epoch=3, decision="raise", reason="r")
-    drawn = strengths(moments, [raised, raised.model_copy(update={"decision": "keep", "epoch": 4})])
-    assert re.findall(r'<svg x="([\d.]+)%" y="([\d.]+)%"', drawn) == [("50.00", "0.00")]  # where the third one begins
-    assert "before epoch 3: raise" in drawn
 
 
 def test_settings_side_by_side_are_a_file_that_brings_all_it_needs():

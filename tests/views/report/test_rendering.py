@@ -189,10 +189,7 @@ def test_names_from_outside_are_only_text(reports):
                 "overrides": (Override(time=HOSTILE, who=HOSTILE, what=HOSTILE, reason=HOSTILE),),
                 "not_tested": (NotTested(what=HOSTILE, why=HOSTILE),),
                 "repeat": (HOSTILE,),
-                "moments": tuple(
-                    one.model_copy(update={"strength": HOSTILE, "figures": {HOSTILE: 0.5}})
-                    for one in reports["full"].moments
-                ),
+                "moments": tuple(one.model_copy(update={"figures": {HOSTILE: 0.5}}) for one in reports["full"].moments),
             }
         )
     )

@@ -164,9 +164,9 @@ def test_overrides_stand_on_the_first_page(reports):
 
 def test_long_lists_are_cut_and_say_so(reports):
     page = render(reports["long"])
-    assert "177 ordinary epochs are left out here" in page
+    assert "183 ordinary epochs are left out here" in page
     assert "worst q95 after epoch 61 (and 139 more: see report.json)" in page
-    assert page.count('<span class="tag raise">') == 3
+    assert page.count('<span class="tag resume">') == 3
     assert page.count('scope="row" data-label="Attack"') == 100
     assert len(page) < 500_000
 

@@ -40,9 +40,9 @@ class Run:
             line = {"step": step, "turn": step, "epoch": 0, "found": found, "figures": {"loss": 1 / (1 + step)}}
             append_line(self.path / "live.jsonl", line | {"norms": {"sent": NORMS, "clean": NORMS}})
 
-    def decide(self, epoch, *, level=1, value=0.55):
+    def decide(self, epoch, *, value=0.55):
         measured = [{"attack": "residual", "on": "visits", "value": value, "low": 0.52, "upper": 0.58, "limit": None}]
-        line = {"time": WHEN, "epoch": epoch, "turn": 0, "decision": "keep", "level": level, "strength": "matched()",
+        line = {"time": WHEN, "epoch": epoch, "turn": 0, "decision": "keep", "strength": "matched()",
                 "limit": 0.6, "reason": "it holds", "broken": False, "measured": measured if epoch > 1 else [],
                 "worst": None, "foreseen": None}  # fmt: skip
         seals.append(self.path / "gate.jsonl", line)

@@ -49,12 +49,11 @@ def test_everything_a_run_has_found_is_there(tmp_path, make_run, bring, shown):
     assert scalars["gate/residual on visits.low"] == pairs([(50, 0.52)])
     assert scalars["gate/residual on visits.high"] == pairs([(50, 0.58)])
     assert scalars["gate/limit"] == pairs([(0, 0.6), (50, 0.6)])
-    assert scalars["strength/level"] == pairs([(0, 1), (50, 1)])
     assert scalars["pace/turns_per_second"] == pairs([(55, 5.5), (110, 2.75)])
     assert scalars["pace/journal_bytes"] == pairs([(0, 0), (55, 550), (110, 1100)])
     assert scalars["report/accumulated(norm, precise) on visits"] == pairs([(100, 0.53)])
     assert scalars["report/accumulated(norm, precise) on visits.high"] == pairs([(100, 0.56)])
-    assert texts["gate/decision/text_summary"] == [(0, "keep, level 1: it holds"), (50, "keep, level 1: it holds")]
+    assert texts["gate/decision/text_summary"] == [(0, "keep: it holds"), (50, "keep: it holds")]
     assert times["utility/test_auc"] == pytest.approx([1010.0, 1030.0]), "read off the pace"
     facts = texts["facts/text_summary"][0][1]
     assert "| batch_size | 256 |" in facts

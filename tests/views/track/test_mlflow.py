@@ -71,7 +71,7 @@ def test_everything_a_run_has_found_is_there_once(tmp_path, make_run, runs, hist
     }
     assert {name: history(kept, name) for name in expected} == expected
     assert kept.data.params.items() >= {"batch_size": "256", "role": "label", "cut.widths.airport": "8"}.items()
-    assert kept.data.tags["gate/decision"] == "keep, level 1: it holds"
+    assert kept.data.tags["gate/decision"] == "keep: it holds"
     assert kept.info.status == "FINISHED"
     assert {one.path for one in client.list_artifacts(kept.info.run_id)} == {"report.json", "report.html"}
     assert bring(tmp_path) == 0

@@ -37,8 +37,8 @@ def test_everything_is_in_four_tables(tmp_path, make_run):
     assert pace.rows() == [(55, 1010.0, 5.5), (110, 1030.0, 2.75)]
     assert mine.filter(group="gate", name="limit")["time"].to_list() == pytest.approx([1000.0, 1010.0]), "off the pace"
     assert mine.filter(group="report").select("step", "value", "high").rows() == [(100, 0.53, 0.56)]
-    decisions = found["decisions"].select("epoch", "step", "decision", "level", "limit", "broken").rows()
-    assert decisions == [(1, 0, "keep", 1, 0.6, False), (2, 50, "keep", 1, 0.6, False)]
+    decisions = found["decisions"].select("epoch", "step", "decision", "limit", "broken").rows()
+    assert decisions == [(1, 0, "keep", 0.6, False), (2, 50, "keep", 0.6, False)]
     assert found["leaks"].select("attack", "on", "value", "baseline").rows() == [
         ("accumulated(norm, precise)", "visits", 0.53, None)
     ]

@@ -22,8 +22,8 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean") -> Attack:
 
     - "mean" averages the gradients of an example over its visits, which averages fresh noise away, and shows the other
       attack one large batch of averages.
-    - "precise" is the mean with quieter visits weighing more: each by one over the size of what came with it. Where
-      noise was raised on the way, the louder visits drown the earlier ones in a plain mean.
+    - "precise" is the mean with quieter visits weighing more: each by one over the size of what came with it. In
+      a plain mean loud visits drown quiet ones.
     - "sum" lets the other attack look at every visit and adds its scores, each standardized within its batch.
     - "spread" shows the other attack each visit minus the example's mean: the example's own gradient drops out, what
       stays is bare noise, which may differ between the classes. Scores are added as in "sum"; examples that came only

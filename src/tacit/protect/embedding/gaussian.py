@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -51,11 +51,6 @@ class Gaussian(BaseProtection):
         held = self._held(z, peak, std)
         scale = std if z.device.type == "cpu" else torch.where(held, std, torch.nan)
         return kept + scale * noise.normal(z.shape, dtype=z.dtype, device=z.device)
-
-    def louder(self, factor: float) -> Gaussian:
-        """So many times the power."""
-        std = None if self.std is None else self.std * factor**0.5
-        return replace(self, std=std, snr=None if self.snr is None else self.snr / factor)
 
     def _deviation(self, z: Tensor, peak: Tensor) -> Tensor:
         """The noise's standard deviation, a scalar that holds no gradient."""

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from tacit.contracts import Event, Noise, Protected, Protection
 from tacit.errors import UsageError
-from tacit.protect.facts import louder
 from tacit.protect.gradient._base import GradientProtection, Strength, checked
 
 
@@ -71,11 +70,6 @@ class Chain:
     def __call__(self, grad: Tensor, labels: Tensor, noise: Noise, embedding: Tensor | None = None) -> Protected:
         """The same for one batch on its own; bad input raises on every device."""
         return checked(self.update(grad, labels, self.fresh(), noise, embedding), grad, labels)
-
-    def louder(self, factor: float) -> Chain | None:
-        """Every link that can be, with so many times the noise's power; None where none can."""
-        raised = louder(self.links, factor)
-        return None if raised is None else Chain(tuple(raised))
 
     def form(self, state: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
         """That of every link; None where one has none, or can't tell."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,14 +61,6 @@ class Knobbed(GradientProtection):
     def advanced(self, state: Any) -> Any:
         """The same averages and factors a step later."""
         return replace(state, step=state.step + 1)
-
-    def louder(self, factor: float) -> Self:
-        """So many times the power that the strength stands for, in the same spelling."""
-        strength, allowed = float(self.strength) * factor, float(self.sum_kl) / factor
-        if self.knob == "scale":
-            return replace(self, strength=strength, sum_kl=1 / strength)
-        spelled = {"leak_auc": NormalDist().cdf((allowed / 2) ** 0.5), "detection_error": (2 - allowed**0.5) / 4}
-        return replace(self, strength=spelled.get(self.knob, allowed), sum_kl=allowed)
 
 
 def stateless_variance(squares: Tensor, scale: Tensor, peak: Tensor, sum_kl: Strength) -> tuple[Tensor, Tensor]:

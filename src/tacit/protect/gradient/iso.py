@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tacit.contracts import NoiseSource
@@ -27,10 +27,6 @@ class Iso(GradientProtection):
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         noise.mul_((power / width).sqrt()[:, None, None])
         return Drawn(noise, state, power, {})
-
-    def louder(self, factor: float) -> Iso:
-        """So many times the power."""
-        return replace(self, t=self.t * factor)
 
 
 def iso(t: float) -> GradientProtection:

@@ -79,11 +79,9 @@ class Worst(Part):
 
 
 class Moment(Part):
-    """An epoch: what was measured in it, under which strength, and how good the model was after it."""
+    """An epoch: what was measured in it, and how good the model was after it."""
 
     epoch: int = told("counted from 1.")
-    strength: str = told("the protection as it stood, spelled.")
-    level: int = told("how many public steps above the configured strength.", 0)
     worst: Worst | None = told("the worst live attack in this epoch.", None)
     figures: Mapping[str, Missable] = told("of the model after it: test_auc, test_loss and the like.", {})
 
@@ -93,7 +91,7 @@ class Decision(Part):
 
     time: str = told("when.")
     epoch: int = told("before which it was taken, counted from 1.")
-    decision: Literal["keep", "raise", "lower", "pause", "stop", "resume"] = told("what was done.")
+    decision: Literal["keep", "pause", "stop", "resume"] = told("what was done.")
     reason: str = told("why, for the owner alone.")
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tacit.views.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.views.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
-from tacit.views.report.plots import SERIES, Mark, curves, histogram, interval, scale, strengths
+from tacit.views.report.plots import SERIES, Mark, curves, histogram, interval, scale
 from tacit.views.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
@@ -83,10 +83,8 @@ def _groups(report: Report) -> list[_Group]:
 
 def _over_time(report: Report) -> dict[str, object]:
     moments = sorted(report.moments, key=lambda moment: moment.epoch)
-    changed = len({(moment.strength, moment.level) for moment in moments}) > 1
     shown = _telling(moments) if len(moments) > _MOST_ROWS else moments
     return {
-        "stairs": strengths(moments, report.decisions) if changed else None,
         "moments": shown,
         "left_out": len(moments) - len(shown),
         "figures": sorted({name for moment in moments for name in moment.figures}),
@@ -112,11 +110,8 @@ def _over(report: Report, moment: Moment) -> bool:
 
 
 def _telling(moments: Sequence[Moment]) -> list[Moment]:
-    """The first and last epochs, those before and after a change of strength, the worst one, and some between."""
+    """The first and last epochs, the worst one, and some between."""
     keep = {0, 1, 2, len(moments) - 2, len(moments) - 1}
-    for i in range(1, len(moments)):
-        if (moments[i].strength, moments[i].level) != (moments[i - 1].strength, moments[i - 1].level):
-            keep |= {i - 1, i}
     worst = {i: moment.worst.value for i, moment in enumerate(moments) if moment.worst is not None}
     if worst:
         keep.add(max(worst, key=worst.__getitem__))

@@ -1,17 +1,16 @@
-"""Pictures of a report: figures on a scale, visits of examples, strengths and leaks over time."""
+"""Pictures of a report: figures on a scale, visits of examples, leaks over time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from markupsafe import Markup
 
 from tacit.views.report import svg
-from tacit.views.report.document import Decision, LiveCurve, Moment
+from tacit.views.report.document import LiveCurve
 from tacit.views.report.measures import Judged, Measure
 from tacit.views.report.words import decimals
 from tacit.views.series import thinned
@@ -22,46 +21,6 @@ SERIES = 5
 _MOST_POINTS = 150  # of a curve
 _MOST_BARS = 24
 _LABELLED = 12  # bars that have room for their number
-
-_SHAPES = {
-    "raise": "M-6 5L0 -6L6 5z",
-    "lower": "M-6 -5L0 6L6 -5z",
-    "pause": "M-5 -5H-1V5H-5zM1 -5H5V5H1z",
-    "stop": "M-5 -5H5V5H-5z",
-    "resume": "M-4 -6L6 0L-4 6z",
-}
-
-
-def strengths(moments: Sequence[Moment], decisions: Sequence[Decision]) -> Markup:
-    """How many steps above the configured strength each epoch was, as stairs, with what was decided before them."""
-    first, last = moments[0].epoch, moments[-1].epoch
-    across, up = svg.Axis(first - 1, last), svg.Axis(0, max(1, *(moment.level for moment in moments)))
-    drawn = svg.grid_across(up, [level for level in svg.ticks(0, up.high, 5) if level == int(level)], "{:.0f}")
-    drawn += svg.labels_below(
-        svg.Axis(first - 0.5, last + 0.5),
-        [t for t in svg.ticks(first, last, 10 if last < 100 else 5) if t == int(t)],
-        "{:,.0f}",
-    )
-    stairs = []
-    for moment in moments:
-        height = 1 - up.share(moment.level)
-        stairs += [(across.share(moment.epoch - 1), height), (across.share(moment.epoch), height)]
-    drawn += [svg.stretched(stairs, "stairs"), *svg.names("epoch", "steps up")]
-    levels = {moment.epoch: moment.level for moment in moments}
-    for decision in decisions:
-        shape = _SHAPES.get(decision.decision)
-        if shape is None:
-            continue
-        mark = svg.el(
-            "path", svg.el("title", f"before epoch {decision.epoch}: {decision.decision}"), d=shape, class_="decision"
-        )
-        height = 1 - up.share(levels.get(decision.epoch, moments[-1].level))
-        drawn.append(
-            svg.el("svg", mark, x=svg.at(across.share(decision.epoch - 1)), y=svg.at(height), overflow="visible")
-        )
-    steps = [moments[0], *(after for before, after in pairwise(moments) if before.level != after.level)]
-    words = "; ".join(f"from epoch {moment.epoch}: {moment.level}" for moment in steps)
-    return svg.picture("Steps above the configured strength, by epoch", words, *drawn, height=140, class_="plot")
 
 
 def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) -> Markup:

@@ -103,7 +103,7 @@ class Export(Following):
         for decision in run.decisions:
             step = run.decided_at(decision)
             if step > tracker.reached("gate/decision"):
-                words = f"{decision['decision']}, level {decision['level']}: {decision['reason']}"
+                words = f"{decision['decision']}: {decision['reason']}"
                 tracker.text("gate/decision", step, words, time=seconds(decision["time"]))
         paths = [path for name in _REPORTS if (path := place.path / name).exists()]
         changed = max((path.stat().st_mtime for path in paths), default=-math.inf)

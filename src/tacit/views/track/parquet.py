@@ -24,7 +24,7 @@ _WHO = {"place": pl.String, "run": pl.String, "party": pl.String}
 SCHEMAS: dict[str, dict[str, Any]] = {
     "figures": {name: pl.String if kind is str else pl.Float64 for name, kind in FIGURES.items()},
     "decisions": _WHO
-    | {"time": pl.String, "epoch": pl.Int64, "step": pl.Int64, "decision": pl.String, "level": pl.Int64}
+    | {"time": pl.String, "epoch": pl.Int64, "step": pl.Int64, "decision": pl.String}
     | {"strength": pl.String, "limit": pl.Float64, "reason": pl.String, "broken": pl.Boolean},
     "events": _WHO | {"time": pl.String, "event": pl.String, "details": pl.String},
     "leaks": _WHO

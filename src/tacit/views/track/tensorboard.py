@@ -59,7 +59,7 @@ class TensorBoard(Tracker):
         for point in points:
             when = now if point.time is None else point.time
             together.setdefault((point.step, when), []).append(self._summaries.scalar(point.name, point.value))
-        for (step, when), summaries in together.items():
+        for (step, when), summaries in sorted(together.items(), key=lambda one: one[0]):  # no curve goes back
             self._add(step, when, *summaries)
 
     def text(self, name: str, step: int, text: str, *, time: float | None = None) -> None:

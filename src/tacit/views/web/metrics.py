@@ -22,7 +22,6 @@ _ABOUT = {
     "leak": "What each attack reached at the last look while training ran.",
     "worst_leak": "The worst leak that is known, and where it was found.",
     "limit": "The limit that the owner set.",
-    "level": "Times that the protection was made stronger.",
     "utility": "What the model is worth, after the last epoch.",
     "journal_bytes": "Bytes of the journal on the disk.",
     "alarms_total": "Times that a peer was refused.",

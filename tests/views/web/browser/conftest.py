@@ -75,7 +75,7 @@ class Folder:
             {"time": NOW + time, "turn": turn, "state": state, "journal_bytes": 900_000 * turn},
         )
 
-    def decide(self, epoch, decision="keep", level=0, reason="the limit 0.6 holds", limit=0.6, shift=0.0, **changes):
+    def decide(self, epoch, decision="keep", reason="the limit 0.6 holds", limit=0.6, shift=0.0, **changes):
         measured = []
         if epoch > 1:
             for name, mean in ATTACKS.items():
@@ -85,8 +85,8 @@ class Folder:
                     ends = {"low": max(0.5, value - 0.015), "upper": value + 0.015, "limit": None}
                     measured.append({"attack": attack, "on": on, "value": value, **ends})
         worst = max(measured, key=lambda one: one["value"], default=None)
-        told = {"time": when(epoch * self.steps), "epoch": epoch, "turn": 0, "decision": decision, "level": level,
-                "strength": f"matched(leak_auc={0.6 - 0.03 * level:.2f}, visits=3)", "limit": limit, "reason": reason,
+        told = {"time": when(epoch * self.steps), "epoch": epoch, "turn": 0, "decision": decision,
+                "strength": "matched(leak_auc=0.6, visits=3)", "limit": limit, "reason": reason,
                 "broken": False, "measured": measured, "worst": worst, "foreseen": None}  # fmt: skip
         seals.append(self.path / "gate.jsonl", told | changes)
 
@@ -112,13 +112,13 @@ def finished(root, party="airline", run="flights", **changes):
     """A run that is over, with everything that one writes but a report."""
     one = Folder(root, party, run, **changes)
     one.event("connected", peer="airport", turn=0)
-    reason = "the limit 0.6 would be passed by the protection's own plan over all visits: 0.600, at most 0.622"
-    one.decide(1, "raise", 1, reason=reason)
+    reason = "the limit 0.6 can't be held: the worst case of a row over all visits: 0.622, at most 0.622"
+    one.decide(1, "pause", reason=reason)
     one.train(3000)
     for epoch in range(3):
         one.epoch(epoch)
-    one.decide(2, level=1, reason="the limit 0.6 holds: accumulated(cosine) over all visits: 0.547, at most 0.569")
-    one.decide(3, level=1, reason="the limit 0.6 holds: accumulated(cosine) over all visits: 0.543, at most 0.566")
+    one.decide(2, reason="the limit 0.6 holds: accumulated(cosine) over all visits: 0.547, at most 0.569")
+    one.decide(3, reason="the limit 0.6 holds: accumulated(cosine) over all visits: 0.543, at most 0.566")
     one.event("refused", 1200, peer="airport", field="step", why="a different request for an answered step")
     one.event("connected", 1240, peer="airport", turn=1200)
     one.status(state="finished", turn=one.told["turns"], epoch=3)

@@ -44,7 +44,7 @@ def _states(tmp_path_factory, serving, Folder, finished):
     waiting = Folder(root, run="waiting")
     waiting.status(state="waiting", turn=10, epoch=0, peer="airport", waiting_seconds=60, why="no answer yet")
     held = Folder(root, run="held")
-    held.decide(2, "pause", 3, shift=0.1, reason="cosine passes the limit")
+    held.decide(2, "pause", shift=0.1, reason="cosine passes the limit")
     held.status(state="paused", reason="cosine passes the limit")
     gone = Folder(root, run="gone")
     gone.status(pid=2**31 - 1)

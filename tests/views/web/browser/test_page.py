@@ -110,7 +110,7 @@ def test_what_runs_say_stays_text(tmp_path, shows, folder, visit):
     run = folder()
     run.told |= {"run": EVIL, "party": EVIL}
     run.look(10, **{EVIL: 0.7})
-    run.decide(1, "raise", 1, reason=EVIL, strength=EVIL)
+    run.decide(1, "pause", reason=EVIL, strength=EVIL)
     run.decide(2, reason=EVIL)
     run.event("refused", peer=EVIL, why=EVIL)
     run.status(state="paused", reason=EVIL)

@@ -32,19 +32,17 @@ def _run(home, visit):
 
 def test_it_says_what_is_going_on(run):
     expect(run.locator(".sentence")).to_contain_text("The worst attack reaches 0.5")
-    expect(run.locator(".sentence")).to_contain_text(
-        "the limit is 0.60; the noise was raised once, before epoch 1. The training is over"
-    )
+    expect(run.locator(".sentence")).to_contain_text("the limit is 0.60. The training is over")
     assert run.title() == "airline / flights · Tacit"
     expect(run.locator("#decisions tbody tr")).to_have_count(3)
-    expect(run.locator("#decisions")).to_contain_text("would be passed by the protection's own plan")
+    expect(run.locator("#decisions")).to_contain_text("the worst case of a row")
     expect(run.locator("#events")).to_contain_text("a different request for an answered step")
     expect(run.locator("#rate .told")).to_contain_text("It stood still once")
     expect(run.locator("#pace")).to_contain_text("waiting")
-    expect(run.locator("#strength .told")).to_contain_text("1 step above what was configured")
+    expect(run.locator("#gate .told")).to_contain_text("two bars pause, a square stops")
     expect(run.locator("#attacks tbody tr")).to_have_count(12)
     expect(run.locator("#leak .legend li")).to_have_count(6)
-    for name in ("leak", "gate", "quality", "loss", "strength", "rate", "journal-size", "norms-sent", "norms-clean"):
+    for name in ("leak", "gate", "quality", "loss", "rate", "journal-size", "norms-sent", "norms-clean"):
         assert run.evaluate("id => document.getElementById(id).chart.drawn.series.length", name) > 1, name
 
 
@@ -148,9 +146,9 @@ def test_a_run_is_followed_from_its_first_line_on(tmp_path, shows, folder, visit
         run.look(step)
     page.until(f"{DRAWN} === 12")
     assert page.evaluate("window.before === document.getElementById('leak').chart.drawn")  # new data, not a new chart
-    run.status(state="paused", reason="<b>noise</b> can't be raised")
+    run.status(state="paused", reason="<b>the limit</b> can't be held")
     expect(page.locator(".states")).to_contain_text("Paused")
-    expect(page.locator(".sentence")).to_contain_text("It is paused (<b>noise</b> can't be raised).")
+    expect(page.locator(".sentence")).to_contain_text("It is paused (<b>the limit</b> can't be held).")
     expect(page.locator("#told")).to_contain_text("Paused")
 
 

@@ -43,7 +43,7 @@ export class Chart {
   }
 
   /**
-   * Show other data. curves: [{name, x, y, low, high, band, looks, stepped, points, gaps, colour}]; extra: {told, nothing, window,
+   * Show other data. curves: [{name, x, y, low, high, band, looks, points, gaps, colour}]; extra: {told, nothing, window,
    * limits, marks, shades}.
    */
   update(curves, extra = {}) {
@@ -79,7 +79,7 @@ export class Chart {
 
   draw() {
     if (!this.curves.length) return;
-    const names = JSON.stringify(this.curves.map((curve) => [curve.name, curve.stepped, curve.points]));
+    const names = JSON.stringify(this.curves.map((curve) => [curve.name, curve.points]));
     const data = uPlot.join(this.curves.map((curve) => [curve.x, curve.y]));
     this.range = this.heights();
     if (this.drawn && this.names === names) {
@@ -125,7 +125,7 @@ export class Chart {
   }
 
   style(curve) {
-    const { stepped, points } = curve;
+    const { points } = curve;
     const many = curve.x.length > 60;
     const rest = curve.colour === "rest";
     return {
@@ -133,7 +133,6 @@ export class Chart {
       stroke: () => colour(this.colours.get(curve.name)),
       width: rest || points ? 1 : 2,
       dash: points ? [1, 4] : DASHES[curve.colour],
-      paths: stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
       points: { show: points ? rest : !many, size: 5, fill: () => colour("paper") },
     };
   }
@@ -164,7 +163,6 @@ export class Chart {
     for (const value of this.extra.limits?.y ?? []) if (known(value)) values.push(value);
     const [low, high] = values.reduce(([a, b], value) => [Math.min(a, value), Math.max(b, value)], [Infinity, -Infinity]);
     if (!known(low)) return [floor ?? (log ? 0.1 : 0), ceiling ?? 1];
-    if (this.options.whole) return [Math.min(0, low), Math.max(2, high + 1)];
     if (log) return [low / 1.3, high * 1.3];
     const air = (high - low || Math.abs(high) || 1) * 0.08;
     return [known(floor) ? Math.min(floor, low) : low - air, known(ceiling) ? Math.min(ceiling, high + air) : high + air];

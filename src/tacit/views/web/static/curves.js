@@ -1,4 +1,4 @@
-// The charts over steps that a run and a replica of a sweep have in common: utility, leaks, the gate, strength.
+// The charts over steps that a run and a replica of a sweep have in common: utility, leaks, the gate.
 
 import { Chart } from "./chart.js";
 import { el, mark, say } from "./dom.js";
@@ -44,8 +44,7 @@ export class StepCharts {
     this.gate = new Chart({ ...shared, id: "gate", title: "What the gate measured", format: fixed });
     this.quality = new Chart({ ...shared, id: "quality", title: "How good the model is", format: fixed });
     this.loss = new Chart({ ...shared, id: "loss", title: "Loss", format: short });
-    this.strength = new Chart({ ...shared, id: "strength", title: "Strength of the protection", format: short, whole: true });
-    this.all = [this.leak, this.quality, this.gate, this.loss, this.strength];
+    this.all = [this.leak, this.quality, this.gate, this.loss];
     this.range = el("span", { class: "range" });
     this.reset = el("button", { type: "button", class: "quiet", id: "show-all", onclick: () => zoom(null) }, "Show all steps");
     this.note = el("p", { class: "zoom", hidden: true }, this.range, " ", this.reset);
@@ -83,12 +82,11 @@ export class StepCharts {
     const group = (name) => curves.filter((curve) => curve.group === name).map((curve) => ({ ...curve }));
     const replica = this.detail.kind === "replica"; // whose leaks are means over parts, with intervals
     this.leaks(group(replica ? "gate" : "leak"), { window, limits, marks });
-    this.gate.node.hidden = this.strength.node.hidden = replica;
+    this.gate.node.hidden = replica;
     if (!replica) this.gates(group("gate"), { window, limits, marks });
     const utility = group("utility");
     this.plain(this.loss, utility.filter(isLoss), { window, nothing: "No loss was noted yet. Only the label party sees it." });
     this.plain(this.quality, utility.filter((one) => !isLoss(one)), { window, nothing: "No test figure yet: the first comes when an epoch ends." });
-    this.steps(group("strength"), { window, marks });
   }
 
   leaks(curves, extra) {
@@ -114,7 +112,8 @@ export class StepCharts {
     const dotted = curves.map((curve) => ({ ...curve, points: true }));
     const nothing = known(bound) ? "Nothing yet: the gate measures all attacks when an epoch ends." : "No limit is on record, so no gate measures.";
     const told = worstWords(curves, ["figure with its 95% interval, taken at an epoch's end", "figures with 95% intervals, taken at epoch ends"], bound);
-    this.gate.update(dotted, { ...extra, told, nothing });
+    const marked = extra.marks.some((one) => one.what !== "keep") ? " Marks are what the gate decided: two bars pause, a square stops." : "";
+    this.gate.update(dotted, { ...extra, told: told + marked, nothing });
   }
 
   plain(chart, curves, extra) {
@@ -122,25 +121,7 @@ export class StepCharts {
     chart.update(named, { ...extra, told: lastWords(curves) });
   }
 
-  steps(curves, extra) {
-    const ends = curves.map((curve) => lengthened(curve, this.whole[1]));
-    const marks = extra.marks.filter((one) => one.what !== "keep");
-    const told = curves.length ? `${strengthWords(curves[0])} Marks are what the gate decided: a triangle raises, two bars pause, a square stops.` : "";
-    this.strength.update(ends.map((curve) => ({ ...curve, stepped: true })), { ...extra, marks, told, nothing: "The strength has not changed: it is as configured." });
-  }
-
   close() {
     for (const chart of this.all) chart.close();
   }
-}
-
-function strengthWords(curve) {
-  const last = told(curve).last;
-  return last ? `Now ${count(last)} ${last === 1 ? "step" : "steps"} above what was configured.` : "As it was configured.";
-}
-
-/** A curve of steps goes on to the end of what is known. */
-function lengthened(curve, end) {
-  if (!curve.x.length || curve.x.at(-1) >= end) return curve;
-  return { ...curve, x: [...curve.x, end], y: [...curve.y, curve.y.at(-1)] };
 }

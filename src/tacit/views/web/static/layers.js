@@ -115,8 +115,6 @@ function whiskers(u, ctx, curve, dodge, ratio) {
 }
 
 const SHAPES = {
-  raise: [[0, -5], [5, 4], [-5, 4]],
-  lower: [[0, 5], [5, -4], [-5, -4]],
   stop: [[-4, -4], [4, -4], [4, 4], [-4, 4]],
 };
 

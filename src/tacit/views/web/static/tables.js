@@ -18,11 +18,10 @@ export function decisions(detail) {
   if (!found.length) {
     return [empty(known(detail.limit) ? "The gate has decided nothing yet: it does so before each epoch." : "No limit is on record, so no gate decides anything.")];
   }
-  const heads = [["Before epoch", "n"], ["Decision"], ["Strength"], ["Why"], ["When"]];
+  const heads = [["Before epoch", "n"], ["Decision"], ["Why"], ["When"]];
   const rows = [...found].reverse().map((one) => {
-    const tag = el("span", { class: `tag ${["raise", "keep", "pause", "stop", "lower"].includes(one.decision) ? one.decision : ""}` }, String(one.decision ?? ""));
-    const strength = el("span", {}, el("code", {}, String(one.strength ?? "–")), el("span", { class: "about" }, one.level ? `step ${one.level} above what was configured` : "as it was configured"));
-    return row(heads, [count(one.epoch), tag, strength, String(one.reason ?? ""), clock(one.time)]);
+    const tag = el("span", { class: `tag ${["keep", "pause", "stop"].includes(one.decision) ? one.decision : ""}` }, String(one.decision ?? ""));
+    return row(heads, [count(one.epoch), tag, String(one.reason ?? ""), clock(one.time)]);
   });
   return [table("Decisions of the gate", heads, rows)];
 }

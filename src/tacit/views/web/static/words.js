@@ -57,21 +57,6 @@ export function progress(card) {
   return parts.join(" · ");
 }
 
-const TIMES = ["", "once", "twice", "three times", "four times"];
-
-function times(number) {
-  return TIMES[number] ?? `${count(number)} times`;
-}
-
-/** How often the gate made the noise stronger, and when. */
-function raised(decisions) {
-  const ups = (decisions ?? []).filter((one) => one.decision === "raise");
-  if (!ups.length) return null;
-  const when = [...new Set(ups.map((one) => one.epoch))];
-  const epochs = when.length > 3 ? `last before epoch ${when.at(-1)}` : `before epoch ${when.join(" and ")}`;
-  return `the noise was raised ${times(ups.length)}, ${epochs}`;
-}
-
 /** What attacks reach, against the limit. */
 function reached(detail) {
   const known_limit = known(detail.limit) ? `the limit is ${limit(detail.limit)}` : "no limit is on record";
@@ -99,8 +84,7 @@ function doing(detail) {
 
 /** Two or three sentences about a run. */
 export function sentence(detail) {
-  const first = [reached(detail), raised(detail.decisions)].filter(Boolean).join("; ");
-  return `${first}. ${doing(detail)}`;
+  return `${reached(detail)}. ${doing(detail)}`;
 }
 
 /** What the figure of a run is: measured by attacks, or certified. */
