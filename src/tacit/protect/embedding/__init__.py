@@ -1,7 +1,7 @@
 """What a feature party does so that its embeddings give less of its inputs away: one file for each, named after it.
 
-`gaussian` changes the embedding itself; `distance_correlation`, `adversarial` and `noise_regularization` add a loss with
-which the bottom model learns to say less.
+`gaussian` changes the embedding itself; `distance_correlation`, `adversarial` and `noise_regularization` add a loss
+with which the bottom model learns to say less.
 """
 
 from __future__ import annotations
