@@ -1,7 +1,4 @@
-"""Every attack against every protection: the same model trained once under each, and all that it sent attacked.
-
-The last block answers every request several times, which the protocol refuses, to show why.
-"""
+"""Every attack against every protection: the same model trained once under each, and all that it sent attacked."""
 
 from __future__ import annotations
 
@@ -12,29 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
 
 from tacit.audit import attacks
-from tacit.audit.run import Finding, attack_all, worst
-from tacit.contracts import Protection, View
+from tacit.audit.run import Finding, worst
 from tacit.errors import DataError
 from tacit.lab.data.rows import Data, Table
 from tacit.lab.sweeping.settings import Setting
-from tacit.lab.trial import Course, Progress, Trained, as_dict, attack, problem_of, train
-from tacit.wire.record import Transcript
+from tacit.lab.trial import Course, Progress, as_dict, attack, problem_of, train
 
 __all__ = ["AttackTable", "Column", "markdown", "run", "settings"]
 
 LAST = 24  # batches that are attacked one by one
-KEPT = 160  # batches of a training that are kept whole at most, for attacks on all of it together
-ANSWERS = 8  # how often each of a few batches is answered, where duplicates are tried
-_REPEATED = 8  # batches that are answered so often
-_DUPLICATES = ("likelihood", "direct_label", "residual")
 
 BLOCKS: Mapping[str, str] = {
     "batches": "on single batches",
     "visits": "over all visits of an example",
-    "answers": f"if every request were answered {ANSWERS} times",
 }
 """What attacks are tried on, and how the table says it."""
 
@@ -59,8 +48,8 @@ class Column:
 
     @property
     def worst(self) -> Finding:
-        """What leaked most in a training as the protocol allows it."""
-        return worst([*self.findings["batches"], *self.findings["visits"]])
+        """What leaked most."""
+        return worst([one for findings in self.findings.values() for one in findings])
 
     def rows(self) -> list[dict[str, Any]]:
         """What each attack found, in the JSON form."""
@@ -126,64 +115,23 @@ def run(
     if not isinstance(data.inputs, Table):
         raise DataError(f"{data.name} holds pictures: the table of attacks is trained on tables, as credit or flights")
     size = min(batch_size, len(data.train))
-    kept = min(KEPT, max(LAST, epochs * (len(data.train) // size)))
-    course = Course(epochs=epochs, batch_size=size, learning_rate=1e-3, last=kept, seed=seed)
+    course = Course(epochs=epochs, batch_size=size, learning_rate=1e-3, last=LAST, seed=seed)
     columns = [_column(one, data, course, progress) for one in settings(epochs)]
     recipe = {
         "data": data.name, "training_rows": len(data.train), "share": data.share, "epochs": epochs,
-        "batch_size": size, "seed": seed, "attacked_batches": LAST, "followed": course.follow, "answers": ANSWERS,
+        "batch_size": size, "seed": seed, "attacked_batches": LAST, "followed": course.follow,
     }  # fmt: skip
     return AttackTable(recipe, columns)
 
 
 def _column(setting: Setting, data: Data, course: Course, progress: Progress) -> Column:
-    protect = setting.build()
-    trained = train(setting.spelled, problem_of(data), course, protect=protect, progress=progress)
-    trial = attack(trained, batches=_last(trained, LAST), progress=progress)
-    visited = [one for one in trial.findings if one.attack.startswith("accumulated")]
-    skipped: dict[str, str] = {}
-    if visited:  # beside those on the followed examples the one on sums, over as much as was kept whole
-        noise = torch.Generator().manual_seed(course.seed)
-        whole = trained.record.batches().view
-        visited += attack_all(whole, data.train.labels, ["summed_gradients"], noise=noise, skipped=skipped)
+    trained = train(setting.spelled, problem_of(data), course, protect=setting.build(), progress=progress)
+    trial = attack(trained, progress=progress)
     findings = {
         "batches": [one for one in trial.findings if not one.attack.startswith("accumulated")],
-        "visits": visited,
-        "answers": _over_answers(trained, protect, skipped),
+        "visits": [one for one in trial.findings if one.attack.startswith("accumulated")],
     }
-    tried = {one.attack.partition("(")[0] for block in findings.values() for one in block}
-    reasons = {**trial.skipped, **skipped}
-    missing = {name: reason for name, reason in reasons.items() if name.partition("(")[0] not in tried}
-    return Column(setting.spelled, trial.test_auc, trial.noise, findings, missing)
-
-
-def _last(trained: Trained, steps: int) -> Transcript:
-    """The last batches that were recorded."""
-    batches = trained.record.batches()
-    view = batches.view
-    last = View.of(view.gradient[-steps:], rows=view.rows[-steps:], embedding=view.embedding[-steps:])
-    return Transcript(last, batches.clean[-steps:])
-
-
-def _over_answers(trained: Trained, protect: Protection, skipped: dict[str, str]) -> list[Finding]:
-    """Duplicates: the last batches answered several times, as a system would that protects every repeated request anew.
-
-    The protection goes through the batches once before, so that it has its running statistics.
-    """
-    truth, seed = trained.problem.train.labels, trained.course.seed
-    batches = _last(trained, _REPEATED)
-    view, noise = batches.view, torch.Generator().manual_seed(seed)
-    state, answers = protect.init(), []
-    for turn in range(ANSWERS + 1):
-        for rows, clean, z in zip(view.rows, batches.clean, view.embedding, strict=True):
-            made = protect.update(clean, truth[rows], state, noise, embedding=z)
-            state = made.state
-            answers += [made.value] if turn else []
-    again = View.of(
-        torch.stack(answers), rows=view.rows.repeat(ANSWERS, 1), embedding=view.embedding.repeat(ANSWERS, 1, 1)
-    )
-    repeated = [attacks.attack("duplicates", attack=inner) for inner in _DUPLICATES]
-    return attack_all(again, truth, repeated, noise=torch.Generator().manual_seed(seed), skipped=skipped)
+    return Column(setting.spelled, trial.test_auc, trial.noise, findings, trial.skipped)
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -201,7 +149,7 @@ def markdown(table: AttackTable) -> str:
             here = [column.get(name) for column in found]
             rows.append([name, _seconds(here), *map(_cell, here)])
     rows += [
-        ["**worst, as the protocol allows**", "", *(f"**{_worst(column)}**" for column in table.columns)],
+        ["**worst**", "", *(f"**{_worst(column)}**" for column in table.columns)],
         ["test AUC of the model", "", *(f"{column.test_auc:.3f}" for column in table.columns)],
         ["noise over gradient", "", *(f"{column.noise:.1f}x" for column in table.columns)],
     ]

@@ -24,23 +24,7 @@ def small(scene, **changes):
     return scene(**{"steps": 4, "batch": 64, "width": 12, "examples": 128, **changes})
 
 
-TWICE = {"duplicates"}  # attacks on what was asked twice, which have nothing to do elsewhere
-
-
-def asked(name, view, known):
-    """What an attack is shown: the transcript as it is, or with every step answered once more."""
-    if name not in TWICE:
-        return view, known
-    steps = len(view.rows)
-    again = [replace(message, step=message.step + steps) for message in view.messages]
-    own = {key: torch.cat([value, value]) for key, value in view.own.items()}
-    positive = known.positive_gradient
-    known = replace(known, positive_gradient=None if positive is None else torch.cat([positive, positive]))
-    return View(view.role, [*view.messages, *again], own), known
-
-
 def guessed(name, view, known):
-    view, known = asked(name, view, known)
     return attacks.attack(name)(view, known, generator())
 
 
@@ -61,7 +45,7 @@ def assert_whole(guess: Guess, view: View):
 
 def test_there_are_attacks():
     papers = {"norm", "cosine", "majority", "hint", "top_share", "spectral"}
-    ours = {"residual", "likelihood", "learned", "contextual", "accumulated", "summed_gradients", "duplicates"}
+    ours = {"residual", "likelihood", "learned", "contextual", "accumulated"}
     others = {"clustering", "direct_label", "model_completion", "surrogate_top"}
     assert papers | ours | others <= set(attacks.names())
     assert attacks.names() == sorted(attacks.names())
@@ -270,7 +254,6 @@ def test_an_unknown_option_lists_the_known_ones():
         *(("residual", "directions", value, "whole number, 1 or more") for value in (1.5, "1")),
         ("likelihood", "components", 2.5, "whole number, 1 or more"),
         ("accumulated", "attack", 3, "3 is no attack: pass a name"),
-        ("duplicates", "attack", 3, "3 is no attack: pass a name"),
         ("clustering", "components", 0, "whole number, 1 or more"),
         ("clustering", "of", "labels", "'embedding' or 'gradient'"),
     ],

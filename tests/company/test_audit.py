@@ -33,7 +33,7 @@ class KilledError(Exception):
 def _ready(companies, monkeypatch):
     """The two companies, aligned; three epochs of three batches, with a checkpoint after every two turns."""
     monkeypatch.setattr("tacit.company.audit._DECODERS", ("linear_decoder",))  # networks take long and say nothing new
-    monkeypatch.setattr(standard, "ATTACKS", ("norm", "cosine", "likelihood", "duplicates"))
+    monkeypatch.setattr(standard, "ATTACKS", ("norm", "cosine", "likelihood"))
     monkeypatch.setattr(standard, "JOINED", ())
     rows = np.arange(60)
     for company in companies:

@@ -23,7 +23,6 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from tacit.audit.attacks.contextual import contextual
 from tacit.audit.attacks.learned import learned
-from tacit.audit.attacks.summed_gradients import summed_gradients
 from tacit.contracts import Known, View
 from tacit.errors import ProtocolError, RefusedError
 from tacit.one_shot.book import open_book
@@ -290,7 +289,7 @@ def test_slopes_of_a_model_that_learnt_from_bits(owner):
     gradient, own = (torch.from_numpy(each).float().reshape(steps, -1, 6) for each in (slopes, z))
     view = View.of(gradient, own_embedding=own, embedding=own)
     known = torch.from_numpy(np.where(np.arange(ROWS) % 2, owner.labels, -1))
-    for attack in (contextual(), learned(), summed_gradients()):
+    for attack in (contextual(), learned()):
         guess = attack(view, Known(labels=known), torch.Generator().manual_seed(1))
         judged = (known < 0).numpy()
         score = np.empty(ROWS)

@@ -18,7 +18,6 @@ def found():
     patch.setattr("tacit.audit.attacks._network._UPDATES", 20)
     patch.setattr("tacit.audit.attacks._surrogate._UPDATES", 60)
     patch.setattr(attacks, "settings", lambda epochs: [settings(epochs)[place] for place in (0, 4)])
-    patch.setattr(attacks, "ANSWERS", 32)
     yield run(load("generated:credit", rows=1200), epochs=2, batch_size=128)
     patch.undo()
 
@@ -41,8 +40,8 @@ def test_every_attack_is_tried_on_every_training(found):
         tried = [finding for block in column.findings.values() for finding in block]
         assert {finding.attack.partition("(")[0] for finding in tried} == set(names())
         assert all(finding.seconds > 0 for finding in tried)
-        assert {"accumulated(norm)", "summed_gradients"} <= set(leaks(column, "visits"))
-        assert set(column.skipped) == set(), "duplicates are tried where there are some"
+        assert "accumulated(norm)" in leaks(column, "visits")
+        assert set(column.skipped) == set()
 
 
 def test_bare_gradients_are_an_open_book_and_matched_ones_are_not(found):
@@ -53,13 +52,6 @@ def test_bare_gradients_are_an_open_book_and_matched_ones_are_not(found):
     assert bare.worst.leak.value > 0.99
     assert bare.noise == 0.0
     assert matched.noise > 1.0
-
-
-def test_answering_again_gives_away_what_one_answer_hides(found):
-    matched = found.columns[1]
-    once = leaks(matched, "batches")["direct_label"].leak.value
-    assert leaks(matched, "answers")["duplicates(direct_label)"].leak.value > once + 0.05
-    assert not matched.worst.attack.startswith("duplicates"), "the protocol refuses it"
 
 
 def test_the_files_say_the_same(found, tmp_path):
@@ -80,7 +72,7 @@ def test_the_table_has_a_line_for_each_attack_and_the_worst_last(found):
     assert all(row.count("|") == 5 for row in rows)
     assert rows[0].startswith("| attack | seconds | `none` |")
     at = [row.split(" | ")[0] for row in rows]
-    assert at.index("| **worst, as the protocol allows**") > at.index("| duplicates(residual)")
+    assert at.index("| **worst**") > at.index("| accumulated(norm)")
     (spectral,) = (row for row in rows if row.startswith("| spectral |"))
     assert spectral.count("(=)") == 2, "it looks at embeddings alone"
 

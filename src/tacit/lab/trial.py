@@ -18,7 +18,7 @@ from tacit.lab.data.rows import Data, Rows
 from tacit.lab.stack.network import network_for
 from tacit.models import adam
 from tacit.protect.gradient.none import none
-from tacit.wire.record import Recorder, Transcript
+from tacit.wire.record import Recorder
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, the steps done and all steps."""
@@ -123,14 +123,11 @@ def train(
     return Trained(protection, problem, course, model, record, float(auc(logits, test.labels)))
 
 
-def attack(trained: Trained, *, batches: Transcript | None = None, progress: Progress = lambda *_: None) -> Trial:
-    """Try every attack on single batches and, where rows were visited several times, on all visits of a row.
-
-    The batches are all that were recorded, or those that are given.
-    """
+def attack(trained: Trained, *, progress: Progress = lambda *_: None) -> Trial:
+    """Try every attack on single batches and, where rows were visited several times, on all visits of a row."""
     labels, seed = trained.problem.train.labels, trained.course.seed
     skipped: dict[str, str] = {}
-    parts = [(on_batches, batches or trained.record.batches())]
+    parts = [(on_batches, trained.record.batches())]
     parts += [(on_visits, trained.record.visits())] if trained.course.epochs > 1 else []
     findings: list[Finding] = []
     for attacks, seen in parts:

@@ -203,7 +203,7 @@ def full(**changes):
         ),
         "overrides": (),
         "not_tested": (
-            NotTested(what="duplicates", why="no batch was answered twice in this transcript"),
+            NotTested(what="cosine", why="no clean gradient of a positive example was recorded"),
             NotTested(
                 what="An active peer", why="the peer is taken to follow the protocol; crafted embeddings were not tried"
             ),

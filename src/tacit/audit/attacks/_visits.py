@@ -13,7 +13,7 @@ from tacit.contracts import Attack, Guess, Known, Noise, View
 
 @dataclass(frozen=True)
 class Visits:
-    """Rows of a view in groups: all visits of one example, or those among them that were the same request."""
+    """Rows of a view in groups: all visits of one example."""
 
     ids: Tensor  # the example of each group  (groups,)
     slot: Tensor  # for each row the place of its group  (steps, batch)
@@ -46,24 +46,21 @@ class Visits:
         return total[None], (seen > 0)[None]
 
 
-def on_means(
-    attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, least: int = 1, precise: bool = False
-) -> Guess:
-    """An attack on one batch that holds each group of at least so many rows once, with its mean gradient and embedding.
+def on_means(attack: Attack, view: View, visits: Visits, known: Known, noise: Noise, *, precise: bool = False) -> Guess:
+    """An attack on one batch that holds each group once, with its mean gradient and embedding.
 
     Each batch is scaled to one root mean square first, so that early ones do not drown later ones; with `precise`,
     quieter batches weigh more: each by one over its root mean square.
     """
     received = views.gradient(view)
-    kept = visits.count >= least
     size = views.batch_rms(received)  # (steps, 1, 1)
     weight = (size.mean() / size if precise else torch.ones_like(size)).to(received.dtype)
     told = visits.mean(weight * views.scaled(received))
-    gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[kept][None]
+    gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[None]
     embedding = None
     if any(message.kind == "embedding" for message in view.messages):
-        embedding = visits.mean(views.embedding(view, attack.name))[kept][None]
-    one = View.of(gradient, rows=visits.ids[kept][None], embedding=embedding, role=view.role)
+        embedding = visits.mean(views.embedding(view, attack.name))[None]
+    one = View.of(gradient, rows=visits.ids[None], embedding=embedding, role=view.role)
     if known.positive_gradient is not None:
         clean = known.positive_gradient
         if clean.shape[0] == view.rows.shape[0]:
