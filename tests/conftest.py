@@ -65,7 +65,7 @@ _SLOW = (
     "align/test_cluster.py",
     "company/gate/test_killed.py",
     "company/gate/test_run_ledger.py",
-    "company/test_align_large.py",
+    "company/test_align_killed.py",
     "company/test_align_query.py::test_memory_does_not_grow_with_the_rows",
     "company/test_step.py",
     "company/test_two_companies.py",
@@ -127,7 +127,6 @@ _SLOW = (
     "views/web/browser/",
 )
 _LONG = (
-    "company/test_align_large.py::test_memory_does_not_grow_with_the_ids",
     "company/test_memory.py::test_memory_grows_neither_with_rows_nor_with_steps",
     "cut/machine/test_state_machine.py::test_a_handshake_that_does_not_look_at_the_journals_is_noticed",
     "cut/machine/test_state_machine.py::test_a_tally_that_lets_an_older_copy_go_on_is_noticed",

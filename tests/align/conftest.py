@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from tacit.align import _exchange, kept, parts, psi
-from tacit.align.curve import Engine, byte_order
+from tacit.align import _exchange, psi
+from tacit.align.curve import Engine
 from tacit.align.psi import intersect
 from tacit.errors import LinkError
 
@@ -130,40 +130,5 @@ def _align(links, both, party):
 
 @pytest.fixture(name="small_chunks")
 def _small_chunks(monkeypatch):
-    for module in (_exchange, kept, psi):
+    for module in (_exchange, psi):
         monkeypatch.setattr(module, "CHUNK", 7)
-
-
-# --- large sets, on disk ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(name="large")
-def _large(monkeypatch, small_chunks):
-    """Everything is large."""
-    monkeypatch.setattr(psi, "LARGE", 0)
-    monkeypatch.setattr(_exchange, "WINDOW", 8)
-    monkeypatch.setattr(parts, "_WAITING", 1000)
-
-
-@pytest.fixture(name="ordered")
-def _ordered(hashes):
-    def of(numbers):
-        found = hashes(numbers)
-        return found[byte_order(found)]
-
-    return of
-
-
-@pytest.fixture(name="side")
-def _side(engine, ordered):
-    """One party's side of an intersection that is kept in a folder: the hashes that it found."""
-
-    def run(link, numbers, folder, **options):
-        own = ordered(numbers)
-        chosen = {"engine": engine, "cap": 100_000, "minimum": 0, "patience": PATIENCE, **options}
-        with _hanging_up(link):
-            found = intersect(link, own, kept=kept.Kept(folder, own), **chosen)
-        assert np.array_equal(found.positions, np.sort(found.positions))
-        return [own[place].tobytes() for place in found.positions]
-
-    return run

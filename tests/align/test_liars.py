@@ -38,7 +38,7 @@ class Liar:
     def ask(self, points=None):
         """Everything up to the liar's own products; None stands for honest points."""
         hello = {"protocol": psi._PROTOCOL, "count": len(self.asked), "cap": 1000, "minimum": MINIMUM}
-        self.link.send(control("commitment", 0, {**hello, "nonce": self.nonce.hex(), "answered": 0, "received": 0}))
+        self.link.send(control("commitment", 0, {**hello, "nonce": self.nonce.hex()}))
         said = decoded(expect(self.link, "commitment", 0, PATIENCE), psi._HELLO)
         self.peer_nonce = bytes.fromhex(said["nonce"])
         self.points = expect(self.link, "points", 0, PATIENCE).payload.numpy()

@@ -251,3 +251,46 @@ def test_a_party_may_refuse_once_it_knows_the_size_and_before_it_answers(links, 
     assert str(errors[0]) == "17 ids again"
     assert isinstance(errors[1], LinkError)
     assert points_sent(one) == points_sent(one, "matches") == []
+
+
+# --- a link that breaks ----------------------------------------------------------------------------------------------
+
+
+class Cut:
+    """A link that breaks after so many messages of its owner, either way."""
+
+    def __init__(self, link, left):
+        self.link, self.peer, self.left = link, link.peer, left
+
+    def _count(self):
+        self.left -= 1
+        if self.left < 0:
+            self.link.close()
+            raise LinkError("cut")
+
+    def send(self, message):
+        self._count()
+        self.link.send(message)
+
+    def recv(self, timeout=None):
+        message = self.link.recv(timeout)
+        if message is not None:
+            self._count()
+        return message
+
+    def close(self):
+        self.link.close()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_cut_anywhere_it_is_an_error_and_begun_anew_it_is_whole_under_new_keys(links, both, party):
+    one, two, points = list(range(40)), list(range(20, 65)), []
+    for cut in [*range(0, 30, 3), 10**9]:
+        ends = links()
+        found = both(lambda ends=ends, cut=cut: party(Cut(ends[0], cut), one), lambda ends=ends: party(ends[1], two))
+        points += [point for end in ends for point in points_sent(end)]
+        if cut < 10**9:
+            assert all(isinstance(each, LinkError) for each in found), found
+    assert found[0][0] == found[1][0]
+    assert sorted(found[0][0]) == list(range(20, 40))
+    assert len(set(points)) == len(points) > 85, "no point goes out twice"

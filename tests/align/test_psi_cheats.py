@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tacit.align import psi
+from tacit.align import _exchange, psi
 from tacit.align._x25519 import LOW_ORDER
 from tacit.align.curve import hash_to_points
 from tacit.contracts import Message
@@ -17,7 +17,7 @@ PATIENCE = 20.0
 
 def hello(count, **changed):
     fields = {"protocol": psi._PROTOCOL, "count": count, "cap": 100_000, "minimum": 0, "nonce": "ab" * 16}
-    return control("commitment", 0, fields | {"answered": 0, "received": 0} | changed)
+    return control("commitment", 0, fields | changed)
 
 
 def tensor(numbers):
@@ -98,6 +98,14 @@ def test_more_chunks_than_promised(cheated, curve_points):
     error = cheated(hello(5), Message(0, "points", points, b""), Message(1, "points", points, b""))
     assert isinstance(error, ProtocolError)
     assert "sent points 1 after 5 of 5 rows" in str(error)
+
+
+def test_more_chunks_on_the_way_than_the_window(cheated, curve_points, small_chunks, monkeypatch):
+    monkeypatch.setattr(_exchange, "WINDOW", 2)
+    chunks = [Message(step, "points", curve_points(7 * (step + 1))[7 * step :], b"") for step in range(30)]
+    error = cheated(hello(30 * 7), *chunks)
+    assert isinstance(error, ProtocolError)
+    assert "at most 2 chunks" in str(error)
 
 
 def test_more_products_than_points(cheated):

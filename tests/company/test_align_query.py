@@ -9,7 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.align import kept
 from tacit.align import sql as queries
 from tacit.company import doctor
 from tacit.company.align import aligned
@@ -182,20 +181,3 @@ def test_memory_does_not_grow_with_the_rows(name, databases, monkeypatch, tmp_pa
         most.append(json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
         assert pl.scan_parquet(tmp_path / "t").select("id").collect()["id"].to_list() == [*range(rows)]
     assert most[1] - most[0] < 60, most  # MB; all rows in memory would be 200 more
-
-
-def test_the_copy_stays_where_an_alignment_goes_on(tmp_path):
-    def left(*, state, again=False):
-        with kept.room_in(tmp_path, again=again) as room:
-            found = sorted(path.name for path in room.rglob("*"))
-            (room / kept.TABLE).touch()
-            (room / "airport").mkdir(exist_ok=True)
-            (room / "airport" / "order").touch()
-            if state:
-                (room / "airport" / kept.STATE).touch()
-        return found
-
-    assert left(state=True) == []
-    assert left(state=True) == ["airport", kept.STATE, kept.TABLE]
-    assert left(state=False, again=True) == []
-    assert left(state=False) == []

@@ -49,7 +49,7 @@ def echo(path: str | Path) -> str:
 def _echo(link: Link, folder: Folder, asked: Points, engine: Engine) -> None:
     agreed, nonce = folder.contract.alignment, secrets.token_bytes(16)
     hello = {"protocol": psi._PROTOCOL, "count": len(asked), "cap": agreed.largest_set, "minimum": agreed.smallest_set}
-    link.send(control("commitment", 0, {**hello, "nonce": nonce.hex(), "answered": 0, "received": 0}))
+    link.send(control("commitment", 0, {**hello, "nonce": nonce.hex()}))
     said = decoded(expect(link, "commitment", 0, _WAIT), psi._HELLO)
     points = engine.blind(asked, secrets.token_bytes(32), domain=psi.DOMAIN)
     link.send(Message(0, "points", torch.from_numpy(points.copy()), b""))

@@ -16,12 +16,18 @@ from queue import SimpleQueue
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tacit.align.control import receive
-from tacit.align.curve import Engine, Points
-from tacit.align.kept import CHUNK, SHORT, Held, OnDisk
+from tacit.align.curve import Engine, Points, byte_order
 from tacit.contracts import Link, Message
-from tacit.errors import ProtocolError
+from tacit.errors import ProtocolError, RefusedError
+
+CHUNK = 16_384
+"""Rows of every message but the last one, so that each party knows what must come."""
+
+SHORT = 16
+"""Bytes that are kept of a product."""
 
 WINDOW = 32
 """Chunks of points that may be on the way or wait at the peer: more than both sides' engines work at ahead of
@@ -45,13 +51,58 @@ def rows_of(message: Message, expected: tuple[int, int], done: int, count: int) 
     return payload.numpy()
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How far a party is in an intersection, by its own word: 0 and 0 where it begins."""
+class Held:
+    """What one side holds in memory: its ids in the order they are sent, and the products of both sides."""
 
-    count: int  # of its ids
-    answered: int  # of the other's points that it has multiplied, from the first on
-    received: int  # of its own points whose products it has, from the first on
+    def __init__(self, hashes: Points, order: NDArray[np.int64], peer_count: int) -> None:
+        self.count = len(hashes)
+        self.peer_count = peer_count
+        self.answered = 0  # points of the peer that were multiplied, from its first one on
+        self.received = 0  # this party's points whose products have come back, from its first one on
+        self._hashes, self._order = hashes, order
+        self._own: Points = np.empty((len(hashes), SHORT), np.uint8)  # this party's points times both keys
+        self._peer: Points = np.empty((peer_count, SHORT), np.uint8)  # the peer's points times both keys
+
+    def hashes(self) -> Iterator[Points]:
+        """This party's ids in the order in which they are sent, in chunks."""
+        for at in range(0, self.count, CHUNK):
+            yield np.take(self._hashes, self._order[at : at + CHUNK], axis=0)
+
+    def answer(self, products: Points) -> None:
+        """Keep what the peer is about to be answered."""
+        self._peer[self.answered : self.answered + len(products)] = products
+        self.answered += len(products)
+
+    def receive(self, products: Points) -> None:
+        """Keep what has come back."""
+        self._own[self.received : self.received + len(products)] = products
+        self.received += len(products)
+
+    def matches(self, peer: str) -> NDArray[np.int64]:
+        """The places of all ids that the peer has as well, in the order of their hashes' bytes."""
+        places: NDArray[np.int64] = self._order[equal(peer, self._own, self._peer)]
+        return places[byte_order(np.take(self._hashes, places, axis=0))]
+
+
+def equal(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
+    """Where in `own` the products are that are in `peer` too."""
+    both = np.concatenate([own, peer])
+    order = byte_order(both)  # stable: of two that are equal, this party's own comes first
+    words = np.take(both, order, axis=0).view(np.uint64)  # many times as fast as both[order]
+    again = np.flatnonzero((words[1:] == words[:-1]).all(axis=1))
+    first, second = order[again], order[again + 1]
+    if (wrong := first >= len(own)).any():
+        raise RefusedError(
+            "points",
+            f"{peer_name} sent {int(wrong.sum())} points twice: its ids are not distinct, or it is not honest",
+        )
+    if (wrong := second < len(own)).any():
+        raise RefusedError(
+            "matches",
+            f"{peer_name} returned one product for {int(wrong.sum())} pairs of different points: this party's hashes "
+            "are not distinct, or the peer does not multiply",
+        )
+    return first
 
 
 @dataclass
@@ -59,8 +110,7 @@ class Exchange:
     """One intersection under way."""
 
     link: Link  # to the peer
-    stock: Held | OnDisk  # of ids and products of this party
-    peer: Standing  # of the peer, when the link was made
+    stock: Held  # of ids and products of this party
     engine: Engine  # multiplies
     key: bytes = field(repr=False)  # this party's secret, for this run only
     progress: Callable[[int, int], None] | None  # called with the multiplications done and to do
@@ -71,7 +121,7 @@ class Exchange:
         self._stopped = threading.Event()
         self._news = threading.Condition()  # that products have come, or that it is over
         self._sending = threading.Lock()
-        self._done = self.peer.answered + self.stock.answered
+        self._done = 0
 
     def run(self) -> None:
         """Until the stock has the products of all points of both."""
@@ -87,16 +137,15 @@ class Exchange:
             with self._news:
                 self._news.notify_all()
             self._arrived.put(None)
-            self.stock.close()
             threads.shutdown(wait=False)
 
     def _receive(self, working: list[Future[None]]) -> None:
-        points = self.stock.answered  # rows that have come
+        points = 0  # rows that have come
         missing = f"was silent for {self.patience:g} s in the middle of the alignment: align again"
-        while points < self.peer.count or self.stock.received < self.stock.count:
+        while points < self.stock.peer_count or self.stock.received < self.stock.count:
             message = receive(self.link, self.patience, missing, lambda: _raise_failure(working))
             if message.kind == "points":
-                rows = self._checked(message, points, self.peer.count, _POINT)
+                rows = self._checked(message, points, self.stock.peer_count, _POINT)
                 self._arrived.put(rows)
                 points += len(rows)
             elif message.kind == "matches":
@@ -114,7 +163,7 @@ class Exchange:
                     f"{self.link.peer} sent points {message.step} before it had products to wait for: at most {WINDOW} "
                     "chunks may be on the way"
                 )
-            if points == self.peer.count:
+            if points == self.stock.peer_count:
                 self._arrived.put(None)
         self._arrived.put(None)  # a peer without ids sends nothing
 
@@ -128,12 +177,12 @@ class Exchange:
 
     def _send_points(self) -> None:
         chunks = self.engine.blind_each(self._own_chunks(), self.key, domain=DOMAIN)
-        for step, chunk in enumerate(chunks, self.peer.answered // CHUNK):
+        for step, chunk in enumerate(chunks):
             self._send("points", step, chunk)
 
     def _own_chunks(self) -> Iterator[Points]:
-        sent = self.peer.answered
-        for chunk in self.stock.hashes(sent):
+        sent = 0
+        for chunk in self.stock.hashes():
             with self._news:
                 self._news.wait_for(lambda: sent - self.stock.received < WINDOW * CHUNK or self._stopped.is_set())  # noqa: B023
             if self._stopped.is_set():
@@ -146,21 +195,18 @@ class Exchange:
             yield chunk
 
     def _send_products(self) -> None:
-        start = self.peer.received
-        for step, chunk in enumerate(self.stock.answers(start), start // CHUNK):
-            self._send("matches", step, chunk, again=True)
         chunks = self.engine.multiply_each(self._peer_chunks(), self.key)
-        for step, chunk in enumerate(chunks, -(-self.stock.answered // CHUNK)):
+        for step, chunk in enumerate(chunks):
             short = np.ascontiguousarray(chunk[:, :SHORT])
-            self.stock.answer(short)  # before it leaves: no point is ever answered in two ways
+            self.stock.answer(short)
             self._send("matches", step, short)
 
-    def _send(self, kind: str, step: int, rows: Points, *, again: bool = False) -> None:
+    def _send(self, kind: str, step: int, rows: Points) -> None:
         with self._sending:
             self.link.send(Message(step, kind, torch.from_numpy(rows), b""))
-            self._done += 0 if again else len(rows)
+            self._done += len(rows)
             if self.progress is not None:
-                self.progress(self._done, self.stock.count + self.peer.count)
+                self.progress(self._done, self.stock.count + self.stock.peer_count)
 
 
 def _raise_failure(working: list[Future[None]]) -> None:

@@ -4,8 +4,8 @@ Each party makes a point of every id, multiplies it by its own secret key and se
 what the peer sends by its own key too and sends that back. (P a) b = (P b) a, so an id that both have gives the same
 product on both sides, and without the other's key a point says nothing about its id.
 
-What each party learns: the size of the other's set and the common ids. Keys are new in every run, and never stored but
-for large sets, which can go on after a kill (`tacit.align.kept`).
+What each party learns: the size of the other's set and the common ids. Keys are new in every run, and never stored:
+after a kill it begins anew.
 
 A liar need not multiply. It may hand this party's own products back as those of other rows, or multiples of the one id
 that it knows, and those rows would look common. So both show in the end that they know the *ids* of all common rows:
@@ -36,24 +36,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tacit.align._exchange import DOMAIN, WINDOW, Exchange, Standing, rows_of
-from tacit.align.arrays import BLOCK, Gathered, chosen
+from tacit.align._exchange import CHUNK, DOMAIN, SHORT, WINDOW, Exchange, Held, rows_of
 from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points
-from tacit.align.kept import CHUNK, LARGE, SHORT, Held, Kept, OnDisk, State
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import control
 
 __all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect", "recv_mask", "send_mask"]
 
-_PROTOCOL = "tacit psi 3"
+_PROTOCOL = "tacit psi 4"
 _AGREEMENT = b"tacit psi agreement 2"
 _NONCE = 16
 _COMPARED = 100_000  # ids of both that a slow disk sorts and compares in a second, at the least
-_HELLO = {
-    "protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str, "answered": int, "received": int,
-}  # fmt: skip
+_HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str}
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,6 @@ def intersect(  # all that one side of the protocol needs, by name
     progress: Callable[[int, int], None] | None = None,
     patience: float = 600.0,
     random: Callable[[int], bytes] = secrets.token_bytes,
-    kept: Kept | None = None,
 ) -> Matched:
     """The ids that both parties have; the peer calls this at the same time with its own.
 
@@ -94,67 +89,32 @@ def intersect(  # all that one side of the protocol needs, by name
         minimum: no set may be smaller, by the contract, and no intersection that is returned: a tiny one asks about
             single people. A peer that lies has learned about them by then.
         admit: called with the size of the peer's set before anything is computed; it may raise a `RefusedError`, as
-            `History.begin` does. Not called where an alignment goes on: it was admitted.
+            `History.begin` does.
         progress: called with the multiplications done and to do, by one thread at a time.
         patience: how many seconds the peer may be silent, beside what so many ids take to be compared.
-        random: gives that many secret random bytes: a nonce, an order and the key are made of them.
-        kept: where large sets are kept on disk, and go on after a kill; these very hashes, in the order of their bytes.
+        random: gives that many secret random bytes: a nonce, an order and the keys are made of them.
     """
     if not 0 <= minimum <= cap:
         raise UsageError(f"minimum = {minimum} and cap = {cap}: choose 0 <= minimum <= cap, as in the contract")
-    state = None if kept is None else kept.state
-    nonce = random(_NONCE) if state is None else bytes.fromhex(state.nonce)
-    answered, received = (0, 0) if kept is None else kept.standing()
-    hello = {
-        "protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex(),
-        "answered": answered, "received": received,
-    }  # fmt: skip
+    nonce = random(_NONCE)
+    hello = {"protocol": _PROTOCOL, "count": len(hashes), "cap": cap, "minimum": minimum, "nonce": nonce.hex()}
     link.send(control("commitment", 0, hello))
-    peer, peer_nonce, goes_on = _peer_hello(link, hello, state, patience)
-    if admit is not None and (state is None or peer.count != state.peer_count):
-        admit(peer.count)
-    patience += (len(hashes) + peer.count) // _COMPARED  # while it sorts and compares, a peer is silent
-    if kept is not None and not goes_on:
-        kept.drop()
-    stock, key, last_key, hold = _means(hashes, hello, peer, peer_nonce, random, kept)
-    try:
-        Exchange(link, stock, peer, engine, key, progress, patience).run()
-        positions = stock.matches(link.peer)
-        ids = Gathered(hashes, positions)
-        _confirm(link, ids, engine, last_key, nonce, peer_nonce, patience, hold)
-        if len(positions) < minimum:
-            raise RefusedError(
-                "minimum",
-                f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
-                "returned; check that both mean the same ids, spelled alike",
-            )
-    except ProtocolError:
-        if kept is not None:
-            kept.drop()  # who does not keep to the protocol is not let in again
-        raise
-    return Matched(positions, peer.count)
-
-
-_Means = tuple[Held | OnDisk, bytes, bytes, Callable[[bytes], None]]
-"""Of one side: its stock, the key of its points, that of the last proof, and what holds the peer's share fast."""
-
-
-def _means(
-    hashes: Points,
-    hello: Mapping[str, Any],
-    peer: Standing,
-    peer_nonce: bytes,
-    random: Callable[[int], bytes],
-    kept: Kept | None,
-) -> _Means:
-    """In memory where the sets are small or nothing is to be kept, else on disk, as it was begun where it was."""
-    if kept is None or (kept.state is None and len(hashes) + peer.count < LARGE):
-        order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
-        return Held(hashes, order, peer.count), random(32), random(32), lambda share: None
-    if kept.state is None:
-        said = {name: hello[name] for name in ("cap", "minimum", "nonce")}
-        kept.begin(**said, key=random(32).hex(), peer_nonce=peer_nonce.hex(), peer_count=peer.count)
-    return kept.stock(), kept.secret("points"), kept.secret("share"), kept.held_fast
+    peer_count, peer_nonce = _peer_hello(link, hello, patience)
+    if admit is not None:
+        admit(peer_count)
+    patience += (len(hashes) + peer_count) // _COMPARED  # while it sorts and compares, a peer is silent
+    order = np.argsort(np.frombuffer(random(8 * len(hashes)), dtype=np.uint64))  # (count,)
+    stock = Held(hashes, order, peer_count)
+    Exchange(link, stock, engine, random(32), progress, patience).run()
+    positions = stock.matches(link.peer)
+    _confirm(link, np.take(hashes, positions, axis=0), engine, random(32), nonce, peer_nonce, patience)
+    if len(positions) < minimum:
+        raise RefusedError(
+            "minimum",
+            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
+            "returned; check that both mean the same ids, spelled alike",
+        )
+    return Matched(positions, peer_count)
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], Iterator[NDArray[np.bool_]]]:
@@ -181,7 +141,7 @@ def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], Iterator[NDAr
         here = np.zeros_like(stay)
         here[each.positions] = True
         stay &= here
-    return chosen(first.positions, stay[first.positions]), (stay[each.positions] for each in matches)
+    return first.positions[stay[first.positions]], (stay[each.positions] for each in matches)
 
 
 def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
@@ -212,10 +172,8 @@ def _mask_chunks(count: int) -> list[int]:
     return [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
 
 
-def _peer_hello(
-    link: Link, own: Mapping[str, Any], state: State | None, patience: float
-) -> tuple[Standing, bytes, bool]:
-    """Where the peer stands, its nonce, and whether both go on; what can be refused before the work has been."""
+def _peer_hello(link: Link, own: Mapping[str, Any], patience: float) -> tuple[int, bytes]:
+    """How many ids the peer has, and its nonce; what can be refused before the work has been."""
     theirs = decoded(expect(link, "commitment", 0, patience), _HELLO)
     for name in ("protocol", "cap", "minimum"):
         if theirs[name] != own[name]:
@@ -233,57 +191,25 @@ def _peer_hello(
     nonce = unhex("nonce", theirs["nonce"], _NONCE)
     if theirs["nonce"] == own["nonce"]:
         raise RefusedError("nonce", f"{link.peer} sent this party's own message back: it is no second party")
-    goes_on = _goes_on(link.peer, own, theirs, state)
-    return Standing(theirs["count"], theirs["answered"], theirs["received"]), nonce, goes_on
-
-
-def _goes_on(peer: str, own: Mapping[str, Any], theirs: Mapping[str, Any], state: State | None) -> bool:
-    """Whether both go on with one alignment, or begin: refuse a peer that goes on with another, or from elsewhere.
-
-    A party that has answered nothing may begin anew: its peer may have been killed before it wrote anything down.
-    """
-    remedy = "run `tacit align --again` on all sides"
-    same = state is not None and (theirs["nonce"], theirs["count"]) == (state.peer_nonce, state.peer_count)
-    if not same and own["answered"] == theirs["answered"] == theirs["received"] == 0:
-        return False
-    if state is None:
-        raise RefusedError("nonce", f"{peer} goes on with an alignment that this party does not have: {remedy}")
-    if not same:
-        raise RefusedError("nonce", f"{peer} does not go on with the alignment that was begun with it: {remedy}")
-    if (own["cap"], own["minimum"]) != (state.cap, state.minimum):
-        raise RefusedError("cap", f"the alignment with {peer} was begun under another contract: {remedy}")
-    whole = all(
-        0 <= theirs[name] <= most and (theirs[name] % CHUNK == 0 or theirs[name] == most)
-        for name, most in (("answered", own["count"]), ("received", theirs["count"]))
-    )
-    if not whole or own["received"] > theirs["answered"] or theirs["received"] > own["answered"]:
-        raise RefusedError(
-            "standing",
-            f"{peer} has answered {theirs['answered']} points and received {theirs['received']} products, this party "
-            f"{own['answered']} and {own['received']}: one of the two was brought back from an older copy; {remedy}",
-        )
-    return True
+    return theirs["count"], nonce
 
 
 def _confirm(
     link: Link,
-    ids: Points | Gathered,
+    ids: Points,
     engine: Engine,
     key: bytes,
     nonce: bytes,
     peer_nonce: bytes,
     patience: float,
-    hold: Callable[[bytes], None] = lambda share: None,
 ) -> None:
     """Have the peer show that it knows the ids of all common rows, and show it the same; an echo will not do.
 
-    The nonces keep out what was said in other alignments, and tell who says it; `hold` refuses another share of the
-    peer than it sent before, where it did.
+    The nonces keep out what was said in other alignments, and tell who says it.
     """
     own = engine.blind(_base(ids, nonce, peer_nonce), key, domain=_AGREEMENT)
     link.send(control("commitment", 1, {"share": own.tobytes().hex()}))
     share = unhex("share", decoded(expect(link, "commitment", 1, patience), {"share": str})["share"], 32)
-    hold(share)
     secret = engine.multiply(np.frombuffer(share, np.uint8).reshape(1, -1), key).tobytes()
     link.send(control("commitment", 2, {"agreement": _proof(secret, nonce, peer_nonce).hex()}))
     theirs = decoded(expect(link, "commitment", 2, patience), {"agreement": str})
@@ -295,11 +221,10 @@ def _confirm(
         )
 
 
-def _base(ids: Points | Gathered, *nonces: bytes) -> Points:
+def _base(ids: Points, *nonces: bytes) -> Points:
     """The hash that a base point is made of: of these ids, in this alignment.  (1, 32)"""
     digest = hashlib.sha256(b"".join(sorted(nonces)))
-    for at in range(0, len(ids), BLOCK):
-        digest.update(np.ascontiguousarray(ids[at : at + BLOCK]).data)
+    digest.update(np.ascontiguousarray(ids).data)
     return np.frombuffer(digest.digest(), np.uint8).reshape(1, -1)
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.align.arrays import Gathered
 from tacit.align.control import decoded, expect, unhex
 from tacit.contracts import Link
 from tacit.errors import RefusedError, UsageError
@@ -119,7 +118,7 @@ def as_features(link: Link, name: str, nonce: bytes, *, patience: float = 600.0)
     return _agreed(commitments, nonces)
 
 
-def rows_digest(key: bytes, hashes: NDArray[np.uint8] | Gathered) -> bytes:
+def rows_digest(key: bytes, hashes: NDArray[np.uint8]) -> bytes:
     """A digest of the aligned ids in their order, under `Agreed.key`: equal where both parties mean the same rows."""
     digest = hmac.new(key, len(hashes).to_bytes(8, "big"), "sha256")
     for at in range(0, len(hashes), _BLOCK):

@@ -32,8 +32,7 @@ def align(
 
     All parties give this command at the same time; it waits for them. Ids leave this machine only as points that
     nobody can read without this party's key, which is drawn anew each time. A link that breaks once a peer has been
-    answered ends it: ask there what happened, and decide together whether to align again. Large sets (four million ids
-    of both together) go on instead, after a kill too, where the same command is given.
+    answered ends it, and so does a kill: ask there what happened, and decide together whether to align again.
 
     Example: `tacit align --folder airline`
     """

@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -23,21 +24,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
-from tacit.align.arrays import Gathered, chosen, filed, numbers, pieces
+from tacit.align.arrays import numbers
 from tacit.align.cluster import cluster_engine
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.encoder import Columns
 from tacit.align.history import Alignment, History
-from tacit.align.ids import Ids
-from tacit.align.kept import STATE, TABLE, Kept, room_in
-from tacit.align.sorted_ids import sorted_ids
+from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import Source, check_columns, load
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
 from tacit.config import Data, Terms
 from tacit.contracts import Link
-from tacit.disk import read_json, remove, replaced, storing, sync_folder, write_json
+from tacit.disk import held, make_folder, read_json, remove, replaced, storing, sync_folder, write_json
 from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError, UsageError
 from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
@@ -47,6 +46,7 @@ __all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "co
 
 FILE = "alignment.json"
 _ROWS = "rows.npy"
+_TABLE = "table.parquet"  # the rows of a query, of which the ids were taken
 _REMEDY = "bring the file back as it was, or run `tacit align --again` on all sides"
 _FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
 _TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
@@ -113,9 +113,8 @@ def align(  # the protocol from top to bottom, in the order of its messages
 
     All parties run this at the same time; it waits for them. A connection that breaks before a peer has got any answer
     is made again; after that it is an error, and whether to align again is for people to decide, on all sides: a peer
-    that hangs up once it has its answer would else come back with other ids. Large sets go on where they were instead,
-    after a broken link or a kill, with the same ids on both sides. What is aligned already is returned as it is, so
-    that a script may be started again.
+    that hangs up once it has its answer would else come back with other ids. After a kill it begins anew, in the same
+    way. What is aligned already is returned as it is, so that a script may be started again.
 
     Args:
         folder: the party's folder.
@@ -139,26 +138,48 @@ def align(  # the protocol from top to bottom, in the order of its messages
             "contract.toml to align anew"
         )
     columns = folder.table.ids if ids is None else ids
-    with room_in(where, again=again) as room:
-        copied = data is None and _copied(folder.table, room / TABLE, progress)
-        source = data if data is not None else room / TABLE if copied else folder.data
+    with _room_in(where) as room:
+        copied = data is None and _copied(folder.table, room / _TABLE, progress)
+        source = data if data is not None else room / _TABLE if copied else folder.data
         progress("reading ids", 0, 0)
-        own = sorted_ids(source, columns, room / "ids")
+        own = read_ids(source, columns)
         report(str(own.report))
         if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
             check_columns(source, folder.table.columns)
         limits = alignment_limits()
         with best_engine() if cluster is None else cluster_engine(cluster) as engine:
-            work = Work.of(folder, own, engine, progress, room)
+            work = Work.of(folder, own, engine, progress)
             with server(folder, contract, limits) if folder.config.role == "label" else nullcontext() as door:
                 found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
-        rows, table = found.rows(own.rows, room), room / TABLE if copied else None
+        rows, table = own.rows[found.positions], room / _TABLE if copied else None
         return store(where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=rows, table=table)
+
+
+@contextmanager
+def _room_in(where: Path) -> Iterator[Path]:
+    """A folder within a run's for what a query gives, empty at first and gone at the end.
+
+    The run's folder belongs to one process meanwhile.
+    """
+    room = where / "aligning"
+    with held(where / "lock"):
+        try:
+            _removed(room)  # as a kill left it
+            make_folder(room)
+            yield room
+        finally:
+            _removed(room)
+
+
+def _removed(room: Path) -> None:
+    with storing(room, "removed"):
+        if room.exists():
+            shutil.rmtree(room)
 
 
 def _copied(table: Data, path: Path, progress: Show) -> bool:
     """Whether the table is that of a query; its rows are then in this file, since they are known by their numbers."""
-    if table.query is not None and not path.exists():  # as it does where an alignment goes on
+    if table.query is not None:
         from tacit.align.sql import copy_rows
 
         wanted = (*table.ids, *table.columns, *table.coin_id)
@@ -174,11 +195,6 @@ class Found:
     seed: int  # of batches
     digest: str  # of the common ids
     positions: NDArray[np.int64]  # into this party's ids
-
-    def rows(self, own: NDArray[np.int64], room: Path) -> NDArray[np.int64]:
-        """The common ones of these row numbers; those of a file go to another one."""
-        gathered = Gathered(own, self.positions)
-        return filed(room / "common", iter(gathered)) if isinstance(own, np.memmap) else gathered[:]
 
 
 def _hear_refusal(link: Link) -> None:
@@ -201,26 +217,24 @@ class Work:
     engine: Engine  # multiplies
     history: History  # of what peers have asked before
     progress: Show  # told how far it is
-    room: Path | None = None  # where large sets are kept on disk, from which they go on after a kill
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
     far: dict[str, tuple[int, int]] = field(default_factory=dict)  # multiplications done and to do, by peer
     telling: Lock = field(default_factory=Lock)  # of several threads one at a time
 
     @classmethod
-    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Show, room: Path | None = None) -> Work:
+    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Show) -> Work:
         """That of a party with these ids; every alignment counts, whatever for."""
         probing, path = folder.config.align, folder.run_folder(folder.terms).parent / "alignments.jsonl"
         history = History(path, runs=probing.runs_a_month, allow_edits=probing.allow_edits)
-        return cls(folder, folder.terms, own, engine, history, progress, room)
+        return cls(folder, folder.terms, own, engine, history, progress)
 
     def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
-        """Where a link breaks, begin again with new keys while no peer has been answered, or go on with the old."""
+        """Where a link breaks, begin again with new keys while no peer has been answered."""
         while True:
             try:
                 return self.run(meet_all())
             except LinkError as error:
-                if self.room is None or not all((self.room / name / STATE).exists() for name in self.answered):
-                    self.give_up(error, "`tacit align --again`")
+                self.give_up(error, "`tacit align --again`")
 
     def give_up(self, error: LinkError, command: str) -> None:
         """A link has broken: whoever has been answered by then is not let in again by itself."""
@@ -261,15 +275,13 @@ class Work:
             for link, mask in zip(links.values(), masks, strict=True):
                 psi.send_mask(link, mask)
             self._enough(positions)
-            self._nothing_goes_on(links)
             agreed = seed.as_label(links, name, nonce)
         else:
             ((match, link),) = zip(matches, links.values(), strict=True)
-            positions = chosen(match.positions, psi.recv_mask(link, len(match)))
+            positions = match.positions[psi.recv_mask(link, len(match))]
             self._enough(positions)
-            self._nothing_goes_on(links)
             agreed = seed.as_features(link, name, nonce)
-        digest = seed.rows_digest(agreed.key, Gathered(self.own.hashes, positions)).hex()
+        digest = seed.rows_digest(agreed.key, self.own.hashes[positions]).hex()
         for link in links.values():  # both sides show the digest of the rows that they ended with
             link.send(control("done", 0, {"rows": digest}))
             if read_control(expect(link, "done", 0, 60.0)) != {"rows": digest}:
@@ -280,19 +292,9 @@ class Work:
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
         return Found(identity, agreed.seed, digest, positions)
 
-    def _nothing_goes_on(self, links: Mapping[str, Link]) -> None:
-        """From here on a broken link ends it for good: who saw the others' part in the seed must not draw again."""
-        if self.room is not None:
-            for name in links:
-                remove(self.room / name / STATE)
-
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment
-        kept = None if self.room is None else Kept(self.room / name, self.own.hashes)
         begun: list[Alignment] = []
-        if kept is not None and kept.state is not None:
-            begun.append(Alignment("", name, len(self.own), kept.state.peer_count, -1, "begun"))
-            self.answered.append(name)
 
         def admit(peer_count: int) -> None:
             """Written down before the peer gets any answer."""
@@ -306,7 +308,7 @@ class Work:
         try:
             found = psi.intersect(
                 link, self.own.hashes, engine=self.engine, cap=agreed.largest_set, minimum=agreed.smallest_set,
-                admit=admit, progress=lambda done, total: self._told(name, done, total), kept=kept,
+                admit=admit, progress=lambda done, total: self._told(name, done, total),
             )  # fmt: skip
         except RefusedError as error:
             for line in begun[-1:]:
@@ -339,11 +341,11 @@ def store(
     """Write an alignment down: a query's table and the row numbers first, then the file that says they are there."""
     remove(where / FILE)
     if table is not None:
-        with storing(where / TABLE):
+        with storing(where / _TABLE):
             sync_folder(where)  # an older alignment is gone for good: its row numbers are those of another table
-            os.replace(table, where / TABLE)
+            os.replace(table, where / _TABLE)
     hashed = hashlib.sha256()
-    replaced(where / _ROWS, lambda file: _save(_Hashed(file, hashed), rows))
+    replaced(where / _ROWS, lambda file: np.lib.format.write_array(_Hashed(file, hashed), rows, version=(1, 0)))
     aligned = Aligned(run, len(rows), id, seed, digest, where)
     fields = {name: getattr(aligned, name) for name in _FIELDS} | {"rows_sha256": hashed.hexdigest()}
     write_json(where / FILE, {**fields, "fields_sha256": _digest(fields)})
@@ -370,13 +372,6 @@ def read(where: Path, run: str) -> Aligned:
     aligned = Aligned(**{name: fields[name] for name in _FIELDS}, folder=where)
     _ = aligned.rows  # as many as were counted
     return aligned
-
-
-def _save(file: _Hashed, rows: NDArray[np.int64]) -> None:
-    """As `numpy.save` does, some at a time: they may be more than memory has room for, and lie in a file."""
-    np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows.shape})
-    for some in pieces(rows):
-        file.write(some.astype("<i8").tobytes())
 
 
 class _Hashed:
