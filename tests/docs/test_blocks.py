@@ -124,7 +124,7 @@ NOT_RUN = {
         "tacit dashboard airline": SERVES,
     },
     "howto-serve.md": {
-        "tacit serve --folder airline-new --also airline": SERVES,
+        "tacit serve --folder airline-new --http 127.0.0.1:7082": SERVES,
     },
     "tutorial-ten-minutes.md": {
         "tacit demo --out runs/demo": "takes two minutes; the world of this page is what it leaves, in small",

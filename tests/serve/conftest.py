@@ -58,8 +58,8 @@ def _start(processes):
     """Starts the service of a party's folder; whatever still runs at the end of a test is killed."""
     started = []
 
-    def start(folder, how=""):
-        started.append(Service(processes, folder, f"{folder}.events", how))
+    def start(folder):
+        started.append(Service(processes, folder, f"{folder}.events"))
         return started[-1]
 
     yield start

@@ -24,8 +24,8 @@ def settings(world, name, **more):
 class Service:
     """A party that serves, in a process."""
 
-    def __init__(self, processes, folder, events, how=""):
-        self.process = processes.start(Start(str(folder), str(events), "serve", how=how))
+    def __init__(self, processes, folder, events):
+        self.process = processes.start(Start(str(folder), str(events), "serve"))
 
     def heard(self, event, count=1, **details):
         """Wait until the service has logged something so often; the last of it."""
@@ -52,9 +52,9 @@ class Service:
         finally:
             connection.close()
 
-    def ask(self, rows, **more):
+    def ask(self, rows):
         """Status and answer of /score."""
-        body = json.dumps({"rows": rows, **more})
+        body = json.dumps({"rows": rows})
         status, _, said = self.request("POST", "/score", body, {"Content-Type": "application/json"})
         return status, json.loads(said)
 

@@ -164,23 +164,23 @@ def test_how_a_service_is_doing_stands_in_its_folder_while_it_serves_and_after(t
         metrics.took("tacit_serve_request_seconds", (1 + number) / 1000)
     metrics.count("tacit_serve_rows_total", 97, basis="joint")
     metrics.count("tacit_serve_rows_total", 3, basis="fallback")
-    folders = [tmp_path / "one", tmp_path / "other"]
-    with reported(lambda: folders, Traffic("label", metrics, lambda: {"connected": {"airport": True}})):
-        told = read_service(folders[1])
+    folder = tmp_path / "run"
+    with reported(folder, Traffic("label", metrics, lambda: {"connected": {"airport": True}})):
+        told = read_service(folder)
         assert told["alive"]
         assert told["rows"] == {"joint": 97, "fallback": 3}
         assert told["lately"] == {"answers": 100, "median_ms": 51.0, "p99_ms": 100.0}
         assert [one["answers"] for one in told["minutes"]] == [100]
-    ended = read_service(folders[0])
+    ended = read_service(folder)
     assert (ended["state"], ended["alive"]) == ("stopped", False)
-    (folders[0] / SERVING).write_text('{"state": "serving"}')
-    assert read_service(folders[0]) is None
+    (folder / SERVING).write_text('{"state": "serving"}')
+    assert read_service(folder) is None
     assert read_service(tmp_path) is None
 
 
 def test_a_disk_that_takes_nothing_does_not_stop_a_service(tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with reported(lambda: [tmp_path / "file"], Traffic("features", Metrics({}, dict), dict)):
+    with reported(tmp_path / "file", Traffic("features", Metrics({}, dict), dict)):
         pass
     assert (tmp_path / "file").read_text() == "no folder"
 

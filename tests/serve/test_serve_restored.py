@@ -119,7 +119,7 @@ def test_an_older_copy_neither_predicts_nor_serves_until_somebody_answers_for_it
     shutil.rmtree(airport)
     shutil.copytree(tmp_path / "backup", airport)
     nobody = Telling(waiting=lambda *_: pytest.fail("it waits for a peer"))
-    for act in (lambda: predict(airport, match="keyed", telling=nobody), lambda: serve([airport])):
+    for act in (lambda: predict(airport, match="keyed", telling=nobody), lambda: serve(airport)):
         with pytest.raises(StorageError, match=r"have 0 lines, and 1 were written.*tacit train --after-restore"):
             act()
     train(airport, after_restore=("Ada", "disk lost"))

@@ -1,11 +1,7 @@
-"""Several parties, and several versions of a model."""
+"""Several parties, and a version of a model that follows another one."""
 
 import os
-import re
 import shutil
-import signal
-import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -74,69 +70,31 @@ def older(path):
     return path
 
 
-def test_two_versions_of_a_model_are_live(exchanged, tmp_path, start):
-    new, old, run = copied(exchanged.path, tmp_path / "new"), older(tmp_path / "old"), "older"
-    for world in (new, old):
+def test_a_second_service_takes_over(exchanged, tmp_path, start):
+    """Each version of a model has a folder and a service of its own; the first ends when the second is there."""
+    old, new = older(tmp_path / "old"), copied(exchanged.path, tmp_path / "new")
+    for world in (old, new):
         settings(world, "airline", deadline_ms=60_000)
-    airline = start(new / "airline", how=str(old / "airline"))
-    for world in (new, old):
-        start(world / "airport")
-    airline.heard("connected", count=2)
+    first, partner = start(old / "airline"), start(old / "airport")
+    first.heard("connected")
+    status, said = first.ask([{"id": 3}])
+    assert (status, said["basis"], said["versions"]["run"]) == (200, ["joint"], "older")
+    second = start(new / "airline")
+    start(new / "airport")
+    second.heard("connected")
+    assert first.scores([{"id": 3}]) == said
+    assert [one.stop() for one in (first, partner)] == [0, 0]
     asked = pl.read_parquet(new / "airline" / "data.parquet").select("id", "plane").head(5)
     scores, _ = expected(new, asked)
-    assert airline.scores(asked.to_dicts())["scores"] == scores.tolist()
-    status, said = airline.ask([{"id": 3}], version=run)
-    assert (status, said["basis"], said["versions"]["run"]) == (200, ["joint"], run)
-    status, said = airline.ask(asked.to_dicts(), version="small")
-    assert (status, said["scores"]) == (200, scores.tolist())
-    status, said = airline.ask([{"id": 3}])
-    assert (status, said["field"]) == (400, "plane"), "the first version has other columns"
+    assert second.scores(asked.to_dicts())["scores"] == scores.tolist()
+    status, said = second.ask([{"id": 3}])
+    assert (status, said["field"]) == (400, "plane"), "the new model has other columns"
 
 
-def test_versions_with_one_name_are_refused(exchanged, tmp_path, start):
+def test_a_run_is_served_by_one_process(exchanged, tmp_path, start):
     world = copied(exchanged.path, tmp_path)
-    refused = start(world / "airline", how=str(world / "airline"))
+    first = start(world / "airline")
+    assert first.request("GET", "/health")[0] == 200
+    refused = start(world / "airline")
     assert refused.process.wait(120) == 4
-    assert "different names" in refused.process.events[-1]["message"]
-
-
-def test_no_request_is_lost_while_a_service_reads_its_folder_again(exchanged, tmp_path, start):
-    world = copied(exchanged.path, tmp_path)
-    settings(world, "airline", deadline_ms=60_000)
-    airline, airport = start(world / "airline"), start(world / "airport")
-    airline.heard("connected")
-    asked = pl.read_parquet(world / "airline" / "data.parquet").select("id", "plane").head(1).to_dicts()
-    unknown = [{"id": "x", "plane": 0.0}]
-    over = threading.Event()
-
-    def ask(_):
-        found = []
-        while not over.is_set():
-            found.append(airline.ask(asked)[0])
-        return found
-
-    with ThreadPoolExecutor(4) as clients:
-        under_way = [clients.submit(ask, one) for one in range(4)]
-        assert airline.scores(unknown)["basis"] == ["fallback"]
-        settings(world, "airline", fallback=False)
-        airline.signal(signal.SIGHUP)
-        airline.heard("reloaded")
-        airline.heard("connected", count=2)
-        over.set()
-        assert {status for one in under_way for status in one.result()} == {200}
-    assert airline.scores(unknown)["basis"] == ["none"]
-    assert airline.scores(asked)["basis"] == ["joint"]
-    (world / "airline" / "contract.toml").rename(world / "contract.toml")
-    airline.signal(signal.SIGHUP)
-    assert "contract.toml is missing" in airline.heard("reload failed")["reason"]
-    assert airline.scores(asked)["basis"] == ["joint"], "it goes on with what it has"
-    (world / "contract.toml").rename(world / "airline" / "contract.toml")
-    party = world / "airline" / "party.toml"
-    here = re.search(r'listen = "(.*):\d+"', party.read_text())[1]
-    with socket.create_server((here, 0)) as taken:
-        party.write_text(re.sub(r'listen = ".*"', f'listen = "{here}:{taken.getsockname()[1]}"', party.read_text()))
-        airline.signal(signal.SIGHUP)
-        airline.heard("reload failed", count=2)
-        airline.heard("connected", count=3)
-        assert airline.scores(asked)["basis"] == ["joint"], "its partner finds it where it was"
-    assert (airline.stop(), airport.stop()) == (0, 0)
+    assert "another process" in refused.process.events[-1]["message"]

@@ -61,8 +61,7 @@ class Start:
         kill_at: the point at which the process ends itself with SIGKILL; "" for none.
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
-        how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match; or
-            further folders to serve.
+        how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match.
         chunk: bytes of an embedding that are sent at a time in one exchange or for a prediction, which then scores 256
             rows at a time; 0 for as many as always.
     """
@@ -154,11 +153,9 @@ def _predict(start: Start, telling: Telling) -> None:
 
 def _serve(start: Start, events: _Events) -> None:
     """Serve at any free port, until a SIGTERM."""
-    more = start.how.split("\n") if start.how else []
     serve_run(
-        [start.folder, *more], http="127.0.0.1:0", log=events.tell,
-        told=lambda address: events.tell("http", address=address),
-    )  # fmt: skip
+        start.folder, http="127.0.0.1:0", log=events.tell, told=lambda address: events.tell("http", address=address)
+    )
 
 
 def _watch_answers(events: _Events) -> None:

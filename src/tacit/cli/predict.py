@@ -113,9 +113,6 @@ def print_predictions(predicted: list[dict[str, Any]]) -> None:
 
 def serve(
     folder: Folder = None,
-    also: Annotated[
-        list[Path] | None, option("A folder with another version of the model, live beside the first.", "DIR")
-    ] = None,
     http: Annotated[
         str | None,
         option(
@@ -152,7 +149,7 @@ def serve(
         typer.echo(json.dumps({"http": address}) if as_json else address)
 
     run(
-        [party_folder(None, folder), *(also or ())], http=http, told=told, override=override, reason=reason,
+        party_folder(None, folder), http=http, told=told, override=override, reason=reason,
         log=(lambda *_, **__: None) if quiet else log_to_stderr,
     )  # fmt: skip
 

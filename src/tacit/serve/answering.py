@@ -88,7 +88,7 @@ class Answering:
                 where, "embeddings", self._peer, most=most, counted=counted, version=embedder.version
             )
         self._rate = Rate(self._settings.rows_a_minute)
-        self.connected, self.again = False, threading.Event()
+        self.connected = False
         self.metrics = Metrics(_ABOUT, self._gauges)
         self.refresh()
         self._check()
@@ -141,12 +141,8 @@ class Answering:
         self._known = _Known(ids[found.rows], found.hashes, places, held, found.rows)
 
     def refresh_until(self, over: threading.Event) -> None:
-        """The same every few minutes, or when `again` is set; where it fails, what was known stays known."""
-        while True:
-            self.again.wait(self._settings.refresh_seconds or None)
-            if over.is_set():
-                return
-            self.again.clear()
+        """The same every few minutes; where it fails, what was known stays known."""
+        while not over.wait(self._settings.refresh_seconds or None):
             try:
                 self.refresh()
             except Exception as error:  # as above: a database may be away for a while
@@ -269,7 +265,6 @@ class FeatureService:
         finally:
             self._answering.connected = False
             self.over.set()
-            self._answering.again.set()  # its thread ends
             dialer.close()
             self._answering.close()
 

@@ -35,7 +35,6 @@ class Asked:
 
     tokens: Sequence[bytes | None]  # of their ids; None where a row has no id
     values: Mapping[str, Sequence[Any]]  # of the label party's own columns, by column
-    version: str = ""  # of the model, as the request names it; "" for the first
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -69,7 +68,7 @@ class Form:
             if not isinstance(row, dict) or not row.keys() >= self._fields:  # rows of a table may have more
                 raise self._wrong_fields(number, row)
         values = {name: self._column(name, check, rows) for name, check in self._checks.items()}
-        return Asked(self._tokens(rows), values, content.get("version", ""))
+        return Asked(self._tokens(rows), values)
 
     def _wrong_fields(self, number: int, row: Any) -> WrongRequestError:
         """Which field is missing: one that was misspelt is among those that are there and not used."""
@@ -123,12 +122,10 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise WrongRequestError(f"the body is not JSON: {error}") from None
     if not isinstance(content, dict):
         raise WrongRequestError('the body is no object: {"rows": [{...}, ...]} is')
-    unknown = content.keys() - {"rows", "version"}
+    unknown = content.keys() - {"rows"}
     if unknown:
         name = min(unknown)[:100]
-        raise WrongRequestError(f"the field {name!r} is unknown: rows and version are", field=name)
-    if not isinstance(content.get("version", ""), str):
-        raise WrongRequestError("the field 'version' is no text", field="version")
+        raise WrongRequestError(f"the field {name!r} is unknown: rows alone is known", field=name)
     return content
 
 

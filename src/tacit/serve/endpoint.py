@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
@@ -90,37 +90,30 @@ def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> St
     return _Watched(metrics, ready, token, log).app()
 
 
-def label_app(models: Sequence[LiveModel], metrics: Metrics, token: str | None, log: Log) -> Starlette:
-    """A label party's.
-
-    Requests that name no model mean the first, whose settings say how much may come. Others may take their place while
-    it serves.
-    """
+def label_app(model: LiveModel, metrics: Metrics, token: str | None, log: Log) -> Starlette:
+    """A label party's."""
 
     def ready() -> tuple[bool, Mapping[str, Any]]:
-        there = {
-            model.name: {name: partner.link is not None for name, partner in model.partners.items()} for model in models
-        }
-        return models[0].ready, {"fallback": models[0].fallback, "connected": there}
+        there = {name: partner.link is not None for name, partner in model.partners.items()}
+        return model.ready, {"fallback": model.fallback, "connected": there}
 
     watched = _Watched(metrics, ready, token, log)
-    return watched.app(Route("/score", _Scores(models, watched).score, methods=["POST"]))
+    return watched.app(Route("/score", _Scores(model, watched).score, methods=["POST"]))
 
 
 class _Scores:
     """Answers /score."""
 
-    def __init__(self, models: Sequence[LiveModel], watched: _Watched) -> None:
-        self._models, self._watched = models, watched
+    def __init__(self, model: LiveModel, watched: _Watched) -> None:
+        self._model, self._watched = model, watched
         self._rows = 0  # under way
 
     async def score(self, request: Request) -> Response:
         began = time.monotonic()
         self._watched.admit(request)
-        content = parsed(await self._body(request))
-        model = self._named(content.get("version", ""))
-        asked = model.form.read(content)
-        if self._rows + len(asked) > self._models[0].settings.waiting_rows:
+        model = self._model
+        asked = model.form.read(parsed(await self._body(request)))
+        if self._rows + len(asked) > model.settings.waiting_rows:
             raise HTTPException(503, "too many rows are under way: ask again in a moment", {"Retry-After": "1"})
         self._rows += len(asked)
         try:
@@ -134,17 +127,10 @@ class _Scores:
         said = {"scores": scored.scores, "basis": scored.basis, "reason": scored.reason, "versions": model.versions}
         return _json(said)
 
-    def _named(self, version: str) -> LiveModel:
-        found = [model for model in self._models if version in ("", model.name)]
-        if not found:
-            live = [model.name for model in self._models]
-            raise WrongRequestError(f"there is no version {version[:100]!r}: {live} are live", field="version")
-        return found[0]
-
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise HTTPException(415, "the body must be application/json")
-        most = self._models[0].settings.request_bytes
+        most = self._model.settings.request_bytes
         body = bytearray()
         try:
             async for part in request.stream():

@@ -40,7 +40,7 @@ class Scored:
 
 
 class LiveModel:
-    """One version of a model, with its door and its partners. It is made and used in the thread of the event loop."""
+    """A model, with its door and its partners. It is made and used in the thread of the event loop."""
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, metrics: Metrics, log: Log) -> None:
         settings, numbers = folder.config.serve, folder.terms.mode == "split"
@@ -58,7 +58,7 @@ class LiveModel:
             for name, width in scorer.widths.items()
         }
         self.door = Door(folder, where, scorer, self.partners, log)
-        self._worker, self._under_way = Worker(self._score), 0
+        self._worker = Worker(self._score)
         self.versions = {"run": self.name, folder.config.name: scorer.digest, **scorer.versions}
 
     @property
@@ -66,29 +66,17 @@ class LiveModel:
         """Whether rows get scores: all partners are there, or there is a fallback."""
         return self.fallback or all(partner.link is not None for partner in self.partners.values())
 
-    async def part(self) -> None:
-        """End all links, and enter what was asked for; from now on rows get the fallback."""
+    async def close(self) -> None:
+        """End all links, enter what was asked for, and end the thread that scores."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self.door.close)
         await asyncio.sleep(0)  # what the ends of links have left to do in this loop
         for partner in self.partners.values():
             await loop.run_in_executor(None, partner.close)
-
-    async def finish(self) -> None:
-        """Wait until nobody waits for a score any more."""
-        while self._under_way:
-            await asyncio.sleep(0.01)
-        await asyncio.get_running_loop().run_in_executor(None, self._worker.close)
+        await loop.run_in_executor(None, self._worker.close)
 
     async def scored(self, asked: Asked) -> Scored:
         """The scores of a request, within the deadline."""
-        self._under_way += 1
-        try:
-            return await self._scored(asked)
-        finally:
-            self._under_way -= 1
-
-    async def _scored(self, asked: Asked) -> Scored:
         tokens = list(dict.fromkeys(token for token in asked.tokens if token is not None))
         answers = {name: partner.ask(tokens) for name, partner in self.partners.items()}
         waiting = [answer for each in answers.values() for answer in each if not answer.done()]

@@ -61,7 +61,7 @@ def _quantiles(times: Sequence[float]) -> dict[str, float | None]:
 
 
 @contextmanager
-def reported(folders: Callable[[], Sequence[Path]], traffic: Traffic) -> Iterator[None]:
+def reported(folder: Path, traffic: Traffic) -> Iterator[None]:
     """While a service goes on, write down every two seconds how it is doing, and once more when it ends.
 
     A disk that takes nothing does not stop a service: then the file is old, and says since when.
@@ -69,10 +69,8 @@ def reported(folders: Callable[[], Sequence[Path]], traffic: Traffic) -> Iterato
     over = threading.Event()
 
     def write(state: str) -> None:
-        told = traffic.told(state)
-        for folder in folders():
-            with suppress(StorageError):
-                write_json(folder / SERVING, told, durable=False)
+        with suppress(StorageError):
+            write_json(folder / SERVING, traffic.told(state), durable=False)
 
     def run() -> None:
         while not over.wait(_EVERY):
