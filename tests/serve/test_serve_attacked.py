@@ -44,19 +44,25 @@ def _asking(world):
 # --- a label party ---------------------------------------------------------------------------------------------------
 
 
-def test_refusals_tell_which_rows_are_there_no_longer_than_the_budget_lasts(world, asking, start):
-    """When no different row is left, "refused" means known and "answered" means unknown: so both must cost."""
-    settings(world, "airport", different_rows=1, rows_in_all=20)
+def test_refusals_do_not_tell_which_rows_are_there(world, asking, start):
+    """When no different row is left, known and unknown ones are refused alike, alone and together."""
+    settings(world, "airport", different_rows=2)
     start(world / "airport")
-    link, told = asking.link(), []
-    for step in range(1, 31):
-        one = known(asking, f"f{step}") if step % 2 else asking.tokens[step : step + 1]
-        link.send(tokens(one, step))
+    link, paid = asking.link(), known(asking, "f1", "f3")
+
+    def ask(step, *parts):
+        link.send(tokens(np.concatenate(parts), step))
         said = receive(link)
-        told.append("answered" if said.kind == "embedding" else read_control(said)["reason"])
-    assert told[:4] == ["answered", "answered", told[2], "answered"]
-    assert "different rows" in told[2]
-    assert all("20 rows may be asked for in all" in one for one in told[20:]), told
+        return "answered" if said.kind == "embedding" else read_control(said)["reason"]
+
+    unknown = [asking.tokens[step : step + 1] for step in range(30)]
+    assert ask(1, paid[:1], unknown[0]) == "answered"
+    assert ask(2, paid[1:]) == "answered"
+    told = [ask(step, unknown[step] if step % 2 else known(asking, f"f{step}")) for step in range(4, 30)]
+    told += [ask(30, paid, unknown[1]), ask(31, paid, known(asking, "f5"))]
+    assert len(set(told)) == 1, told
+    assert "2 different rows" in told[0]
+    assert ask(32, paid) == "answered", "these are paid for"
 
 
 def test_a_peer_does_not_fill_the_log(world, asking, start):

@@ -36,7 +36,7 @@ def run_of(folder, name="small"):
 
 
 def account(folder, where):
-    return Account(where, "embeddings", "airline", most=50_000, counted=partial(counted_predictions, folder))
+    return Account(where, "embeddings", "airline", counted=partial(counted_predictions, folder))
 
 
 def older(folder, tmp_path):

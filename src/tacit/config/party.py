@@ -387,7 +387,7 @@ class Party(File):
 
 
 _ADDRESSES = {"listen": "0.0.0.0:7443", "connect": "airline.example.com:7443"}
-_SERVE_FEATURES = ("rows_a_minute", "rows_in_all", "different_rows", "refresh_seconds", "rows")
+_SERVE_FEATURES = ("rows_a_minute", "different_rows", "refresh_seconds", "rows")
 _FEATURES_ONLY = (
     *("protect.embedding", "align.keyed_rows_a_month", "learn"),
     *(f"serve.{name}" for name in _SERVE_FEATURES),

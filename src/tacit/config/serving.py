@@ -67,8 +67,8 @@ class Serve(Section):
         waiting_rows: that may be under way at a time; beyond them the answer is 503.
         request_bytes: of a request's body, at most.
         rows_a_minute: that a feature party answers, on average; beyond it a request is refused.
-        rows_in_all: that it answers over the whole life of the model, repeated ones too.
-        different_rows: likewise, each once; a row whose columns have changed since counts again.
+        different_rows: that it answers over the whole life of the model, each once; a row whose columns have changed
+            since counts again.
         refresh_seconds: after which a feature party looks for rows that are new or gone; 0 for never.
         rows: where a feature party's rows come from.
     """
@@ -83,7 +83,6 @@ class Serve(Section):
     waiting_rows: Whole = 10_000
     request_bytes: Whole = 1 << 20
     rows_a_minute: Whole = 60_000
-    rows_in_all: Whole = 100_000_000
     different_rows: Whole = 1_000_000
     refresh_seconds: Count = 300
     rows: RowSource = RowSource()

@@ -109,7 +109,6 @@ label> waiting_rows = 10_000  # under way at a time; beyond them the answer is 5
 label> request_bytes = 1_048_576  # of a request, at most
 features> # http = "127.0.0.1:7081"  # for /health, /ready and /metrics alone
 features> rows_a_minute = 60_000  # that you answer, on average
-features> rows_in_all = 100_000_000  # over the whole life of the model, repeated ones too
 features> different_rows = 1_000_000  # likewise, each once
 features> refresh_seconds = 300  # after which you look for rows that are new or gone; 0 for never
 features> # rows = { path = "new.parquet" }  # where your rows come from: held in memory, and read again when it changes

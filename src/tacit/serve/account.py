@@ -1,7 +1,7 @@
 """What has left for serving, on record before it leaves: most of it without waiting for the disk.
 
-How many rows left in all is entered in blocks: a line of the run's sealed record makes room for so many, and what a
-service that was killed had not used of its room counts as used. Of different rows each is entered once, by 16 bytes
+How many rows left is entered in blocks: a line of the run's sealed record makes room for so many, and a service that
+was killed leaves it at that. Of different rows each is entered once, by 16 bytes
 under the party's key: a row that was asked for before, and whose bytes are the same, needs no entry. How much a
 feature party has of both is counted apart from its folder, so that an older copy is known as one.
 """
@@ -26,18 +26,18 @@ from tacit.company.folder import Folder
 from tacit.company.run_files import MARK, PREDICTIONS, SERVED
 from tacit.company.verdict import now
 from tacit.disk import opened, sync_file, write_at
-from tacit.errors import RefusedError, StorageError
+from tacit.errors import StorageError
 from tacit.one_shot.records import Keys, keyed
 
 _BLOCK = 10_000
 
 
 class Account:
-    """How many rows may leave to one party, and have; one process has it at a time.
+    """How many rows leave to one party; one process has it at a time.
 
-    What leaves are "tokens" or "embeddings", at most so many rows over the whole life of the model, or None. `writing`
-    is held while a line is added, where several accounts share a record, and `counted` is around each line, where lines
-    are counted apart from the folder; facts stand on record with it.
+    What leaves are "tokens" or "embeddings". `writing` is held while a line is added, where several accounts share a
+    record, and `counted` is around each line, where lines are counted apart from the folder; facts stand on record with
+    it.
     """
 
     def __init__(
@@ -46,28 +46,19 @@ class Account:
         what: str,
         to: str,
         *,
-        most: int | None = None,
         writing: threading.Lock | None = None,
         counted: Callable[[], AbstractContextManager[None]] = nullcontext,
         **facts: Any,
     ) -> None:
-        self._path, self._most = where / PREDICTIONS, most
+        self._path = where / PREDICTIONS
         self._writing, self._counted = writing or threading.Lock(), counted
         self._said = {"job": f"service {secrets.token_hex(8)}", "to": to}
         self._what, self._facts = what, facts
         self._used = self._room = 0  # of this service
-        self.before = _used_before(seals.read(self._path), what, to)
         self.different = 0  # rows, for the record
 
-    @property
-    def rows(self) -> int:
-        """That have left, in all services."""
-        return self.before + self._used
-
     def take(self, rows: int) -> None:
-        """Let so many leave: when this returns they are on record; a `RefusedError` where they would be too many."""
-        if self._most is not None and self.rows + rows > self._most:
-            raise RefusedError("budget", f"{self._most:,} rows may be asked for in all, and {self.rows:,} have been")
+        """Let so many leave: when this returns they are on record."""
         if self._used + rows > self._room:
             block = max(rows, _BLOCK)
             self._write(f"room for {self._what}", block)
@@ -84,18 +75,6 @@ class Account:
         line = {"time": now(), **self._said, "what": what, "rows": rows, **self._facts}
         with self._writing, self._counted():
             seals.append(self._path, {**line, "different": self.different} if self.different else line)
-
-
-def _used_before(lines: list[dict[str, Any]], what: str, to: str) -> int:
-    """Rows of all services before: what each has entered at its end, or its room where it was killed."""
-    used: dict[str, int] = {}
-    for line in lines:
-        if str(line["job"]).startswith("service ") and line["to"] == to:
-            if line["what"] == what:
-                used[line["job"]] = line["rows"]
-            elif line["what"] == f"room for {what}":
-                used[line["job"]] = used.get(line["job"], 0) + line["rows"]
-    return sum(used.values())
 
 
 class Marks:

@@ -40,7 +40,6 @@ _ABOUT = {
     "tacit_serve_answer_seconds": "Time that an answer took here.",
     "tacit_serve_connected": "Whether the label party is connected.",
     "tacit_serve_rows_known": "Rows that can be asked for.",
-    "tacit_serve_budget_rows_left": "Rows that may still be asked for, repeated ones too.",
     "tacit_serve_budget_different_rows_left": "Different rows that may still be asked for.",
 }
 
@@ -82,11 +81,9 @@ class Answering:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
-        counted, most = partial(counted_predictions, folder), self._settings.rows_in_all
+        counted = partial(counted_predictions, folder)
         with counted():
-            self._account = Account(
-                where, "embeddings", self._peer, most=most, counted=counted, version=embedder.version
-            )
+            self._account = Account(where, "embeddings", self._peer, counted=counted, version=embedder.version)
         self._rate = Rate(self._settings.rows_a_minute)
         self.connected = False
         self.metrics = Metrics(_ABOUT, self._gauges)
@@ -104,17 +101,13 @@ class Answering:
         return {
             ("tacit_serve_connected", ""): float(self.connected),
             ("tacit_serve_rows_known", ""): self.known,
-            ("tacit_serve_budget_rows_left", ""): facts["rows_left"],
             ("tacit_serve_budget_different_rows_left", ""): facts["different_rows_left"],
         }
 
     def facts(self) -> dict[str, Any]:
         """Whether the label party is connected, and how many rows may still be asked for; for the live page."""
-        left = {
-            "rows_left": self._settings.rows_in_all - self._account.rows,
-            "different_rows_left": self._settings.different_rows - len(self._marks),
-        }
-        return {"connected": {self._peer: self.connected}, **left}
+        left = self._settings.different_rows - len(self._marks)
+        return {"connected": {self._peer: self.connected}, "different_rows_left": left}
 
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""
@@ -216,13 +209,16 @@ class Answering:
         return there, values[[mine[place] for place in there]]
 
     def _enter(self, keys: Keys, values: NDArray[np.uint8], count: int) -> None:
-        """Put on record what is about to leave, and hold the budgets."""
-        self._account.different = len(self._marks)
-        self._account.take(count)  # also where different rows are used up: that refusal says that a row is known here
+        """Put on record what is about to leave, and hold the budget.
+
+        Rows that are not known here count in it as if they left, so that a refusal does not tell which are.
+        """
         fresh, marks = self._marks.fresh(keys, values)
-        most = self._settings.different_rows
-        if len(self._marks) + len(fresh) > most:
+        most, again = self._settings.different_rows, len(keys) - len(fresh)
+        if len(self._marks) + count - again > most:
             raise RefusedError("budget", f"{most:,} different rows may be asked for, and nearly all have been")
+        self._account.different = len(self._marks)
+        self._account.take(count)
         if len(fresh):
             if isinstance(self._embedder, ExchangeEmbedder):
                 self._ship(self._embedder, keys[fresh], values[fresh])

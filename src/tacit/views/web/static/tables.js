@@ -88,7 +88,7 @@ export function serving(found) {
     ["half of them within", milliseconds(lately.median_ms)],
     ["99 of 100 within", milliseconds(lately.p99_ms)],
     ...Object.entries(found.rows).map(([name, value]) => [ROWS[name] ?? name, count(value)]),
-    ...(known(found.rows_left) ? [["rows that may still be asked for", count(found.rows_left)], ["different ones", count(found.different_rows_left)]] : []),
+    ...(known(found.different_rows_left) ? [["different rows that may still be asked for", count(found.different_rows_left)]] : []),
   ];
   const minutes = [...found.minutes].reverse().filter((one) => one.answers);
   const most = Math.max(1, ...minutes.map((one) => one.answers));
