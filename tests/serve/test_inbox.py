@@ -1,8 +1,10 @@
-"""What comes from a feature party is kept part by part; only what is on the disk for sure counts afterwards."""
+"""What comes from a feature party counts when all of it is on the disk, and not before."""
 
 import numpy as np
 import pytest
+import torch
 
+from tacit.contracts import Message
 from tacit.errors import LinkError, RefusedError, StorageError
 from tacit.serve import job
 from tacit.serve.job import Inbox, parts
@@ -19,97 +21,61 @@ def _path(tmp_path, monkeypatch):
 def messages(count):
     rows = np.arange(count * WIDTH, dtype=np.uint8).reshape(count, WIDTH)
     rows[:, 0] = 1
-    return rows, [rows[start : start + 10] for start in range(0, count, 10)]
+    some = [rows[start : start + 10] for start in range(0, count, 10)]
+    return rows, [message(step, part) for step, part in enumerate(some)]
 
 
-def test_it_goes_on_after_a_link_broke_where_it_was(path):
+def message(step, part):
+    return Message(step, "embedding", torch.from_numpy(part.copy()), b"")
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 34])
+def test_it_is_whole_when_everything_has_come(path, count):
+    rows, some = messages(count)
+    inbox = Inbox(path, count, WIDTH)
+    assert not inbox.whole
+    told = []
+    inbox.store(iter(some).__next__, told.append)
+    assert told == [min(10 * (step + 1), count) for step in range(len(some))]
+    again = Inbox(path, count, WIDTH)
+    assert again.whole
+    assert np.array_equal(again.read(), rows)
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+def test_after_a_link_broke_nothing_is_there_and_everything_comes_again(path):
     rows, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
 
     def broken():
-        with inbox.taking():
-            inbox.take(0, some[0])
-            inbox.take(1, some[1])
-            raise LinkError("it broke")
+        yield from some[:2]
+        raise LinkError("it broke")
 
     with pytest.raises(LinkError):
-        broken()
+        inbox.store(broken().__next__)
+    assert not Inbox(path, 34, WIDTH).whole
+    path.with_name("airport.bin.part").write_bytes(b"as after a kill")
     again = Inbox(path, 34, WIDTH)
-    assert (again.have, again.rows, again.whole) == (2, 20, False)
-    with again.taking():
-        for step in (2, 3):
-            again.take(step, some[step])
-    last = Inbox(path, 34, WIDTH)
-    assert (last.whole, last.rows) == (True, 34)
-    with last.taking():
-        pass  # nothing is missing, and nothing is lost
-    assert np.array_equal(last.read(), rows)
-
-
-def test_what_the_disk_has_not_for_sure_does_not_count(path):
-    """As after a kill: the file has more than what was written down beside it."""
-    _, some = messages(34)
-    inbox = Inbox(path, 34, WIDTH)
-    with inbox.taking():
-        inbox.take(0, some[0])
-    path.write_bytes(path.read_bytes() + bytes(40))
-    again = Inbox(path, 34, WIDTH)
-    assert again.have == 1
-    with again.taking():
-        assert path.read_bytes()[30:] == bytes(24 * WIDTH), "room for the rest, and nothing in it"
-    for lost in (b"", bytes(20)):
-        path.with_name(f"{path.name}.sure").write_bytes(lost)
-        assert Inbox(path, 34, WIDTH).have == 0, "as after a power cut"
-    path.unlink()
-    assert Inbox(path, 34, WIDTH).have == 0
-
-
-@pytest.mark.parametrize("torn", [b"", bytes(20), b"\xff" * 20, b"-0000000000000000001"])
-def test_where_it_is_not_readable_what_the_disk_has_everything_is_asked_for_again(path, torn):
-    rows, some = messages(34)
-    inbox = Inbox(path, 34, WIDTH)
-    with inbox.taking():
-        inbox.take(0, some[0])
-    path.with_name("airport.bin.sure").write_bytes(torn)
-    again = Inbox(path, 34, WIDTH)
-    assert again.have == 0
-    with again.taking():
-        for step, part in enumerate(some):
-            again.take(step, part)
-    last = Inbox(path, 34, WIDTH)
-    assert last.whole
-    assert np.array_equal(last.read(), rows)
-
-
-def test_now_and_then_it_is_written_down_what_the_disk_has(path, monkeypatch):
-    monkeypatch.setattr(job, "_PAUSE", -1.0)
-    _, some = messages(34)
-    inbox = Inbox(path, 34, WIDTH)
-    with inbox.taking():
-        for step, part in enumerate(some):
-            inbox.take(step, part)
-            inbox._syncing.result()
-            assert step <= Inbox(path, 34, WIDTH).have <= step + 1
+    assert not again.whole
+    again.store(iter(some).__next__)
+    assert np.array_equal(Inbox(path, 34, WIDTH).read(), rows)
 
 
 def test_another_part_than_the_next_is_refused(path):
     _, some = messages(34)
     inbox = Inbox(path, 34, WIDTH)
-    wrong = some[0].copy()
+    wrong = some[0].payload.numpy().copy()
     wrong[3, 0] = 2
-    with inbox.taking():
-        for step, part in ((1, some[0]), (0, some[3]), (0, wrong)):
-            with pytest.raises(RefusedError):
-                inbox.take(step, part)
-    assert Inbox(path, 34, WIDTH).have == 0
+    for one in (some[1], message(0, some[3].payload.numpy()), message(0, wrong)):
+        with pytest.raises(RefusedError):
+            inbox.store(iter([one]).__next__)
+    assert not Inbox(path, 34, WIDTH).whole
 
 
-def test_what_is_sent_is_read_message_by_message_from_where_the_other_side_is(path):
+def test_what_is_sent_is_read_message_by_message(path):
     rows, some = messages(34)
     path.write_bytes(rows.tobytes())
-    for have in range(5):
-        sent = [part.copy() for part in parts(path, 34, WIDTH, have)]
-        assert [part.tolist() for part in sent] == [part.tolist() for part in some[have:]]
+    assert [part.tolist() for part in parts(path, 34, WIDTH)] == [one.payload.tolist() for one in some]
     path.write_bytes(rows[:33].tobytes())
     with pytest.raises(StorageError, match="ends before row 34"):
-        list(parts(path, 34, WIDTH, 2))
+        list(parts(path, 34, WIDTH))

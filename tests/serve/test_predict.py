@@ -234,11 +234,11 @@ def test_a_feature_party_that_sends_something_else_is_refused(world, monkeypatch
 @pytest.mark.parametrize(
     ("said", "field"),
     [
-        ({"job": "../../../keys", "rows": 1, "matched": "", "have": 0}, "job"),
-        ({"job": "0" * 32, "rows": 10**9, "matched": "", "have": 0}, "rows"),
-        ({"job": "0" * 32, "rows": -1, "matched": "", "have": 0}, "rows"),
-        ({"job": "0" * 32, "rows": "1", "matched": "", "have": 0}, "rows"),
-        ({"job": "0" * 32, "rows": 1, "matched": "ab", "have": 0}, "matched"),
+        ({"job": "../../../keys", "rows": 1, "matched": ""}, "job"),
+        ({"job": "0" * 32, "rows": 10**9, "matched": ""}, "rows"),
+        ({"job": "0" * 32, "rows": -1, "matched": ""}, "rows"),
+        ({"job": "0" * 32, "rows": "1", "matched": ""}, "rows"),
+        ({"job": "0" * 32, "rows": 1, "matched": "ab"}, "matched"),
         ({"job": 1}, "message"),
     ],
 )

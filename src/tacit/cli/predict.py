@@ -64,7 +64,7 @@ def predict(  # typer reads each option from a parameter
     from tacit.serve.scores import Written
 
     path = party_folder(None, folder)
-    kept = interruptible(lambda: f"what has come is in {path / 'runs'}: the same command goes on where it was")
+    kept = interruptible(lambda: f"what has come whole is in {path / 'runs'}: the same command goes on where it was")
     with kept, one_bar(quiet=quiet, first="loading the model", unit="rows") as show:
         telling = Telling(
             progress=show, waiting=waiting_of(show), alarm=alarm_of,

@@ -1,4 +1,4 @@
-"""A prediction under way, in a folder of its own below the run's: what was matched, and what has come so far."""
+"""A prediction under way, in a folder of its own below the run's: what was matched, and what has come whole."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.company.align import FILE, Aligned, read
 from tacit.company.folder import Folder
-from tacit.disk import held, known_json, make_folder, opened, storing, sync_file, sync_folder, write_at, write_json
+from tacit.contracts import Message
+from tacit.disk import held, known_json, make_folder, replaced, storing, write_json
 from tacit.errors import RefusedError, StorageError
 
 CHUNK = 1 << 20
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_PAUSE = 0.05  # seconds between two times at which a disk is asked what it has for sure
 _FACTS, _SENT = "facts.json", "sent.json"
 
 
@@ -137,78 +136,38 @@ def _begun(folder: Path) -> float:
 
 
 class Inbox:
-    """The embeddings of one feature party, as they come: in one file, of which whole messages count.
-
-    The disk is not waited for: its room is taken at the beginning, and while more comes another thread sees now and
-    then what is on it for sure and writes that down beside the file. After a kill or a power cut nothing else counts,
-    and the rest is asked for once more.
-    """
+    """The embeddings of one feature party: a file that is there when all of them have come, and are on the disk."""
 
     def __init__(self, path: Path, count: int, width: int) -> None:
         self._path, self.count, self._width = path, count, width
-        self._size, self._sure = rows_of_chunk(width), path.with_name(f"{path.name}.sure")
-        said = self._sure.read_bytes() if self._sure.exists() and path.exists() else b""
-        rows = int(said) if said.isdigit() else 0  # a power cut may have left room for it alone
-        self.have = rows // self._size if rows < count else self.chunks
-        self._synced = 0.0
-
-    @property
-    def chunks(self) -> int:
-        """Messages in all."""
-        return -(-self.count // self._size)
 
     @property
     def whole(self) -> bool:
         """Whether everything is here."""
-        return self.have >= self.chunks
+        return self._path.exists()
 
-    @property
-    def rows(self) -> int:
-        """Rows that are here."""
-        return min(self.have * self._size, self.count)
+    def store(self, following: Callable[[], Message], told: Callable[[int], None] = lambda _: None) -> None:
+        """Keep all messages, and tell how many rows have come; what ends before the last one leaves nothing here."""
 
-    @contextmanager
-    def taking(self) -> Iterator[None]:
-        """While messages are taken: what has come is on the disk when this is over, whatever ends it."""
-        with (
-            opened(self._path, os.O_RDWR | os.O_CREAT) as self._file,
-            opened(self._sure, os.O_WRONLY | os.O_CREAT) as self._noted,
-            ThreadPoolExecutor(1, thread_name_prefix="tacit-syncs") as self._syncer,
-        ):
-            sync_folder(self._path.parent)
-            os.ftruncate(self._file, self.rows * self._width)
+        def write(file: IO[bytes]) -> None:
             if size := self.count * self._width:
                 with storing(self._path, needed=size):
-                    os.posix_fallocate(self._file, 0, size)
-            self._syncing = self._syncer.submit(self._sync)
-            try:
-                yield
-            finally:
-                self._syncing.result()
-                self._sync()
+                    os.posix_fallocate(file.fileno(), 0, size)
+            rows = rows_of_chunk(self._width)
+            for step, start in enumerate(range(0, self.count, rows)):
+                message = following()
+                part, expected = message.payload.numpy(), (min(rows, self.count - start), self._width)
+                if message.step != step or part.shape != expected:
+                    raise RefusedError(
+                        "embedding",
+                        f"part {message.step} with {part.shape} bytes came where part {step} with {expected} must",
+                    )
+                if (part[:, 0] > 1).any():
+                    raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
+                file.write(np.ascontiguousarray(part).data)
+                told(start + len(part))
 
-    def _sync(self) -> None:
-        sure = self.rows
-        sync_file(self._file, self._path)
-        write_at(self._noted, self._sure, [f"{sure:020d}".encode()], 0)
-        sync_file(self._noted, self._sure)
-        self._synced = time.monotonic()
-
-    def take(self, step: int, part: NDArray[np.uint8]) -> None:
-        """Keep the next message; it may not be on the disk yet when this returns."""
-        expected = min(self._size, self.count - self.have * self._size)
-        if step != self.have or part.shape != (expected, self._width):
-            raise RefusedError(
-                "embedding",
-                f"part {step} with {part.shape} bytes came where part {self.have} with {(expected, self._width)} must",
-            )
-        if (part[:, 0] > 1).any():
-            raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-        write_at(self._file, self._path, [np.ascontiguousarray(part).data], self.rows * self._width)
-        self.have += 1
-        if self._syncing.done() and time.monotonic() - self._synced > _PAUSE:
-            self._syncing.result()
-            self._syncing = self._syncer.submit(self._sync)
+        replaced(self._path, write)
 
     def read(self) -> NDArray[np.uint8]:
         """All rows, from the disk as they are used.  (rows, width)"""
@@ -225,16 +184,15 @@ def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "c", shape=(count, width))
 
 
-def parts(path: Path, count: int, width: int, have: int) -> Iterator[NDArray[np.uint8]]:
-    """The messages of a file of rows but for the first ones, each where the one before it was.  (rows, width) each
+def parts(path: Path, count: int, width: int) -> Iterator[NDArray[np.uint8]]:
+    """The messages of a file of rows, each where the one before it was.  (rows, width) each
 
     They are read, for a page of a file is mapped in more time than it is copied.
     """
     size = rows_of_chunk(width)
     room = np.empty((min(size, count), width), np.uint8)
     with storing(path, "read"), path.open("rb") as file:
-        file.seek(have * size * width)
-        for start in range(have * size, count, size):
+        for start in range(0, count, size):
             some = room[: count - start]
             if file.readinto(some.data) < some.nbytes:
                 raise StorageError(f"{path} ends before row {start + len(some)}: give the same command again")

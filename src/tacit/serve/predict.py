@@ -4,15 +4,16 @@
 
     feature party                                      label party
     hello, with the version of the model        <-->   hello, with the version of the model
-                                                <--    which prediction it is, what is settled, what has come
+                                                <--    which prediction it is, what is settled
     what is settled here                        -->
                                                 <--    whether ids are matched (again)
     (private: the protocol of `tacit align`)    <-->   (by key: tokens of all rows of the file; taken)
     embeddings of these rows, in parts          -->
                                                 <--    done
 
-A link that breaks is made again, and a party that was killed is started again with the same command; both go on where
-they were. Scores stay at the label party.
+A link that breaks is made again, and a party that was killed is started again with the same command: what was settled
+stays settled and is charged once, and embeddings that had not come whole are sent again, as the same bytes. Scores stay
+at the label party.
 """
 
 from __future__ import annotations

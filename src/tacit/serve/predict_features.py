@@ -41,7 +41,7 @@ from tacit.serve.conversation import (
 )
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
-from tacit.serve.job import Job, forget_sent, last_sent, parts, rows_of_chunk, stored_rows, tidy
+from tacit.serve.job import Job, forget_sent, last_sent, parts, stored_rows, tidy
 from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
@@ -51,7 +51,7 @@ PATIENCE = 60.0
 
 _UNFINISHED, _DAYS = 8, 30  # predictions that a label party may leave unfinished here, and for how long
 
-_STATE = {"job": str, "rows": int, "matched": str, "have": int}
+_STATE = {"job": str, "rows": int, "matched": str}
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Delivering:
                 raise RefusedError("matched", f"{link.peer} goes on with rows that were not matched here")
             self._match(link, job, said["rows"])
             return None
-        return self._deliver(link, job, asked, said["have"])
+        return self._deliver(link, job, asked)
 
     def _refuse_others(self, peer: str, others: bool) -> None:
         if others:
@@ -226,24 +226,23 @@ class Delivering:
 
     # --- what leaves ---
 
-    def _deliver(self, link: Link, job: Job, asked: Aligned, have: int) -> Delivered:
-        """Send the embeddings from where the label party has them."""
+    def _deliver(self, link: Link, job: Job, asked: Aligned) -> Delivered:
+        """Send the embeddings."""
         width = 1 + self.embedder.width
         vars(self).pop("_ids", None)  # they are read again where rows are matched again
         if self.match == "keyed":
             check_keyed(self.folder, self.where, job.name, link.peer, asked)
         path = part(job.folder, "embedding", lambda fresh: self._embed(fresh, asked), self.telling.trace) / "rows.bin"
-        whole, size = stored_rows(path, asked.count, width), rows_of_chunk(width)
+        whole = stored_rows(path, asked.count, width)
         known = sum(int(some[:, 0].sum(dtype=np.int64)) for some in pieces(whole))
         self._enter(link.peer, job, asked, whole, known)
-        if not 0 <= have <= -(-asked.count // size):
-            raise RefusedError("have", f"{link.peer} says that it has {have} parts, and there are not so many")
         self.left[:] = [job.name]
         about = {"rows": asked.count, "known": known, "size": asked.count * width}
-        if have * size >= asked.count:
+        if not asked.count:
             job.all_sent(about)
-        for step, some in enumerate(parts(path, asked.count, width, have), start=have):
-            done = step * size + len(some)
+        done = 0
+        for step, some in enumerate(parts(path, asked.count, width)):
+            done += len(some)
             if done == asked.count:
                 job.all_sent(about)
             link.send(Message(step, "embedding", torch.from_numpy(some), b""))

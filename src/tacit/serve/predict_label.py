@@ -179,20 +179,18 @@ class Asking:
         """What is done over one set of links; whether everything is here."""
         asked = self.job.matched
         mine = "" if asked is None else asked.id
-        inboxes = {} if asked is None else self.inboxes(asked)
-        for name, link in links.items():
-            have = inboxes[name].have if inboxes else 0
-            rows = len(self.ids) if asked is None else asked.count
-            link.send(control("hello", 1, {"job": self.job.name, "rows": rows, "matched": mine, "have": have}))
+        rows = len(self.ids) if asked is None else asked.count
+        for link in links.values():
+            link.send(control("hello", 1, {"job": self.job.name, "rows": rows, "matched": mine}))
         settled = [self._settled(link) for link in links.values()]
-        again = not mine or any(theirs != mine for theirs in settled)
+        again = asked is None or any(theirs != mine for theirs in settled)
         for link in links.values():
             link.send(control("hello", 2, {"match": again}))
-        if again:
+        if asked is None or again:
             self._match(links)
             return False
-        for name, link in links.items():
-            self._receive(link, inboxes[name])
+        for name, inbox in self.inboxes(asked).items():
+            self._receive(links[name], inbox)
         for link in links.values():
             with suppress(LinkError):  # everything is here: whoever does not hear that any more ends without it
                 link.send(control("done", 0, {}))
@@ -244,13 +242,17 @@ class Asking:
         self.telling.trace("matched")
 
     def _receive(self, link: Link, inbox: Inbox) -> None:
-        """Store what a feature party sends, message by message."""
-        with inbox.taking():
-            while not inbox.whole:
-                message = following(link, self.telling.waiting, "it makes its embeddings")
-                if message.kind != "embedding":
-                    raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
-                inbox.take(message.step, message.payload.numpy())
-                self.telling.trace("embedding stored")
-                self.telling.progress(f"receiving from {link.peer}", inbox.rows, inbox.count)
-        self.telling.progress(f"stored, from {link.peer}", inbox.rows, inbox.count)
+        """Store what a feature party sends."""
+
+        def next_one() -> Message:
+            message = following(link, self.telling.waiting, "it makes its embeddings")
+            if message.kind != "embedding":
+                raise RefusedError("message", f"a {message.kind} came from {link.peer} where an embedding must")
+            return message
+
+        def told(rows: int) -> None:
+            self.telling.trace("embedding stored")
+            self.telling.progress(f"receiving from {link.peer}", rows, inbox.count)
+
+        inbox.store(next_one, told)
+        self.telling.progress(f"stored, from {link.peer}", inbox.count, inbox.count)
