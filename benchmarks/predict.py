@@ -75,14 +75,11 @@ def grown(company: Company, rows: int) -> Path:
     return path
 
 
-def both(
-    receiver: Sequence[object], sender: Sequence[object], where: tuple[list[str], list[str]] = ([], [])
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What both sides tell, in processes of their own; `where` is what each command begins with."""
+def both(receiver: Sequence[object], sender: Sequence[object]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What both sides tell, in processes of their own."""
     command = [sys.executable, "-m", "benchmarks._predicting"]
-    there, here = ([*begin, *command] for begin in where)
-    running = subprocess.Popen([*there, *map(str, receiver)], stdout=subprocess.PIPE, text=True)
-    sent = subprocess.run([*here, *map(str, sender)], stdout=subprocess.PIPE, text=True, check=True)
+    running = subprocess.Popen([*command, *map(str, receiver)], stdout=subprocess.PIPE, text=True)
+    sent = subprocess.run([*command, *map(str, sender)], stdout=subprocess.PIPE, text=True, check=True)
     said, _ = running.communicate()
     if running.returncode:
         raise RuntimeError(f"{receiver[0]} ended with {running.returncode}")

@@ -145,7 +145,6 @@ def _bounds() -> list[tuple[str, str]]:
         ),
         ("time to show a certificate", f"{network.HANDSHAKE_SECONDS:g} s"),
         ("links of one peer at a time", str(network.STREAMS)),
-        ("connections of a link, at most", str(network.LANES)),
         ("heartbeat, and how long a peer may be silent", f"{BEAT_SECONDS:g} s, {SILENCE_SECONDS:g} s"),
         ("parts of a journal's record, at most", str(segment.MAX_PARTS)),
         ("peer's name, at most", f"{segment.MAX_PEER} bytes in the journal, 63 characters in a certificate"),

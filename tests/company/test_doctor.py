@@ -149,9 +149,7 @@ def test_a_long_round_trip_is_told_with_what_helps(companies, door):
         found = examine(companies[1])["the way to airline"]
         assert found.verdict == "ok"
         assert 60 < int(re.search(r"a round trip takes about (\d+) ms", found.seen)[1]) < 1000
-        assert "lanes = 4" in found.do
-        edit(companies[1], "party.toml", "network.connect", "network.lanes = 4\nnetwork.connect")
-        assert not examine(companies[1])["the way to airline"].do
+        assert "depth = 8" in found.do
 
 
 def test_no_folder(tmp_path):

@@ -82,12 +82,11 @@ def delayed(bench: Bench) -> Result:
     return Result(f"{1000 * _DELAY:.0f} ms each way: {turns / took:.1f} turns/s", {"turns_per_s": turns / took})
 
 
-def broken_again_and_again(bench: Bench, lanes: int = 1) -> Result:
-    """Connections, of which a link has so many, break and stall at random moments until the training is nearly over."""
+def broken_again_and_again(bench: Bench) -> Result:
+    """Connections break and stall at random moments until the training is nearly over."""
     draw, port = random.Random(bench.seed), free_port()
     with Relay(port) as relay:
         training = bench.fresh(port=port, connect=relay.port)
-        training.edit(FEATURES, r"\[network\]", f"[network]\nlanes = {lanes}")
         for name in PARTIES:
             training.start(name)
         resets = stalls = 0

@@ -91,7 +91,6 @@ TRIALS: dict[str, Trial] = {
     "delay of 40 ms each way": Trial("network", network.delayed, long=True),
     "2% of packets lost": Trial("network", network.lossy, long=True),
     "connections that break and stall": Trial("network", network.broken_again_and_again),
-    "one of a link's three connections breaks": Trial("network", partial(network.broken_again_and_again, lanes=3)),
     "connection flood": Trial("network", network.flooded),
     **{name: Trial("refusals", act) for name, act in REFUSALS.items()},
     **{name: Trial("disk", act) for name, act in DAMAGE.items()},

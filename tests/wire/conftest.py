@@ -35,9 +35,9 @@ def memory_links_of_bytes(request):
 
 
 @contextmanager
-def tls_client_and_server(request, lanes=1):
+def tls_client_and_server(request):
     server, airline, airport = request.getfixturevalue("tls_server")
-    left = network.connect(server.address, airport, "airline", airline.cert_pem, LIMITS, lanes=lanes)
+    left = network.connect(server.address, airport, "airline", airline.cert_pem, LIMITS)
     right = server.accept(SECONDS)
     try:
         yield left, right
@@ -52,25 +52,11 @@ def tls_server_and_client(request):
         yield right, left
 
 
-@contextmanager
-def lanes_client_and_server(request):
-    with tls_client_and_server(request, lanes=3) as ends:
-        yield ends
-
-
-@contextmanager
-def lanes_server_and_client(request):
-    with tls_client_and_server(request, lanes=3) as (left, right):
-        yield right, left
-
-
 MAKERS = [
     memory_links,
     memory_links_of_bytes,
     tls_client_and_server,
     tls_server_and_client,
-    lanes_client_and_server,
-    lanes_server_and_client,
 ]
 
 

@@ -17,8 +17,8 @@ AIRLINE, AIRPORT, OTHER = (certificates.create(name) for name in ("airline", "ai
 SECONDS = 30  # the most that anything here may take
 
 
-def join(server, identity=AIRPORT, pinned=AIRLINE, address=None, lanes=1):
-    return network.connect(address or server.address, identity, pinned.name, pinned.cert_pem, LIMITS, SECONDS, lanes)
+def join(server, identity=AIRPORT, pinned=AIRLINE, address=None):
+    return network.connect(address or server.address, identity, pinned.name, pinned.cert_pem, LIMITS, SECONDS)
 
 
 def bare(server, identity=None):

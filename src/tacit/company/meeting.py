@@ -17,7 +17,6 @@ from tacit.cut.handshake import PROTOCOL
 from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
-from tacit.wire.lanes import Lanes
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
 from tacit.wire.network_link import ROOM, NetworkLink
@@ -55,7 +54,7 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
 
 def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
     """Let all messages wait that may be on their way: else two that both send would wait for each other."""
-    if contract.depth > 1 and isinstance(link, NetworkLink | Lanes):
+    if contract.depth > 1 and isinstance(link, NetworkLink):
         frames = max(limits[kind].frames for kind in ("embedding", "evaluation"))
         link.room = ROOM + contract.depth * frames
 
@@ -69,8 +68,7 @@ def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> clos
 def dial(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> Link:
     """One attempt of a feature party to reach the label party."""
     name = contract.label_party
-    network = folder.config.network
-    return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits, lanes=network.lanes)
+    return connect(folder.config.address, folder.identity, name, folder.trusted[name], limits)
 
 
 def meet(

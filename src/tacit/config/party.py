@@ -32,13 +32,10 @@ class Network(Section):
     Attributes:
         listen: host and port that feature parties connect to; the label party's alone.
         connect: host and port of the label party; a feature party's alone.
-        lanes: over how many connections at once; on a line with a long round trip, where one of them carries no more
-            than a send window in each, several carry more. A feature party's alone.
     """
 
     listen: Address | None = None
     connect: Address | None = None
-    lanes: Annotated[int, Field(ge=1, le=16)] = 1
 
 
 class Data(Section):
@@ -331,8 +328,6 @@ class Party(File):
             yield f"network.{needed}", f'is missing: add it, for example {needed} = "{_ADDRESSES[needed]}"'
         if getattr(self.network, other) is not None:
             yield f"network.{other}", f"a party with the role {self.role!r} does not {other}: remove it"
-        if label and self.network.lanes > 1:
-            yield "network.lanes", "those who connect say over how many connections: remove it, and write it there"
         if self.data is not None:  # without it, the party's table, model and protection come from Python
             yield from self._data_problems(self.data, label=label)
         if not label and self.model.layers == 0:

@@ -30,7 +30,6 @@ on_limit = "pause"  # or "stop": what to do before it is passed
 [network]
 label> listen = "0.0.0.0:7443"  # the feature parties connect to this port
 features> connect = "localhost:7443"  # host and port of the label party
-features> # lanes = 8  # over so many connections at once: for many bytes over a line with a long round trip
 
 [data]
 path = "data.parquet"  # Parquet or CSV, relative to this folder

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
 from tacit.wire.codec import control, read_control
-from tacit.wire.lanes import Lanes
 from tacit.wire.network_link import NetworkLink
 
 Waiting = Callable[[str, float, str], None]
@@ -200,10 +199,10 @@ class Arrivals:
 
     def __init__(self, name: str) -> None:
         self._name, self._over = name, False
-        self._links: list[NetworkLink | Lanes] = []
+        self._links: list[NetworkLink] = []
         self._changed = threading.Condition()
 
-    def add(self, link: NetworkLink | Lanes) -> None:
+    def add(self, link: NetworkLink) -> None:
         """One more, which reads already."""
         with self._changed:
             self._living().append(link)
@@ -218,7 +217,7 @@ class Arrivals:
                 raise LinkError(f"{self._name} no longer listens")
             return self._links.pop(0)
 
-    def _living(self) -> list[NetworkLink | Lanes]:
+    def _living(self) -> list[NetworkLink]:
         self._links = [link for link in self._links if not link.over.is_set()]
         return self._links
 

@@ -1,12 +1,11 @@
 """Links between machines: TCP with mutual TLS 1.3, where each side takes exactly the certificates that it has pinned.
 
-One connection is one link, or several are. Each frame of the codec goes after its length, in four bytes.
+One connection is one link. Each frame of the codec goes after its length, in four bytes.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import selectors
 import socket
@@ -14,17 +13,15 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from functools import partial
 
 from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 from tacit.wire.codec import Limit
-from tacit.wire.lanes import LANE, LANES, Lanes, all_at_once
 from tacit.wire.line import Arrivals
-from tacit.wire.network_link import LENGTH, NetworkLink, Secured, in_words
+from tacit.wire.network_link import LENGTH, NetworkLink, in_words
 from tacit.wire.opening import Opening, framed, pinned_tls
 from tacit.wire.reaching import reach
 
@@ -32,7 +29,8 @@ CONNECTIONS = 4096  # strangers at a time; half of all files that may be open wh
 STREAMS = 4  # links of one peer at a time: a peer that reconnects may be faster than the end of its old link is noticed
 HANDSHAKE_SECONDS = 10.0  # who does not finish TLS in that time does not stay
 
-_FILES = 3  # of a connection that is part of a link: its socket, and a pipe
+_FILES = 3  # of a link: its socket, and a pipe
+_LEFT = 32  # connections of strangers that there is room for, whoever has links
 WELCOME = b"tacit link 2"  # the listener's first frame, and its answer to the same one; another answer says why not
 
 
@@ -55,12 +53,11 @@ class Server:
         self._context.num_tickets = 0  # nobody comes back to a session
         self._most = min(CONNECTIONS, allow_files(2 * CONNECTIONS) // 2)
         self._lock = threading.Lock()
-        self._links: list[NetworkLink | Lanes] = []
+        self._links: list[NetworkLink] = []
         self._arrivals = Arrivals(identity.name)
         self.accept = self._arrivals.accept
         self._strangers: dict[Opening, float] = {}  # until when each may take, the longest here first
         self._known: dict[Opening, str] = {}  # those of them that have shown a pinned certificate: whose it is
-        self._lanes: dict[Opening, tuple[str, bytes, int, int]] = {}  # those that wait for others to be one link with
         self._over = False
         self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
@@ -109,8 +106,7 @@ class Server:
 
     def _open(self) -> None:
         """Take a connection, whoever it is of."""
-        links = _FILES * sum(link.connections for link in self._links)
-        while len(self._strangers) >= max(self._most - links, 2 * LANES):
+        while len(self._strangers) >= max(self._most - _FILES * len(self._links), _LEFT):
             self._drop(next(iter(self._strangers)))
         try:
             plain, _ = self._listener.accept()
@@ -133,7 +129,6 @@ class Server:
 
     def _forget(self, stranger: Opening) -> None:
         self._known.pop(stranger, None)
-        self._lanes.pop(stranger, None)
         del self._strangers[stranger]
         self._selector.unregister(stranger)
 
@@ -145,8 +140,8 @@ class Server:
                 if stranger.shake():
                     self._known[stranger] = self._names[stranger.shown]
                     stranger.say(WELCOME)
-            elif said := stranger.heard(LENGTH.size + len(WELCOME) + LANE.size):
-                self._place(stranger, self._known[stranger], said)
+            elif said := stranger.heard(LENGTH.size + len(WELCOME) + 1):
+                self._admit(stranger, self._known[stranger], said)
         except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
             return
         except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
@@ -154,25 +149,13 @@ class Server:
                 stranger.take()
             self._drop(stranger)
 
-    def _place(self, secured: Opening, name: str, said: bytes) -> None:
-        """Hear which connection of which link this is; the last of them makes it."""
-        if said == framed(WELCOME):
-            self._admit(name, [secured])
+    def _admit(self, secured: Opening, name: str, said: bytes) -> None:
+        """Make a link of a connection whose peer wants one, if it has not too many; what fails here closes it."""
+        if said != framed(WELCOME):  # who only looks whether we are there says nothing
+            self._drop(secured)
             return
-        shared, number, count = LANE.unpack(said[-LANE.size :].rjust(LANE.size))
-        if said != framed(_word(shared, number, count)) or secured in self._lanes or not number < count <= LANES:
-            self._drop(secured)  # who only looks whether we are there says nothing
-            return
-        self._lanes[secured] = name, shared, count, number
-        found = {key[-1]: lane for lane, key in self._lanes.items() if key[:-1] == (name, shared, count)}
-        if len(found) == count:
-            self._admit(name, [found[number] for number in range(count)])
-
-    def _admit(self, name: str, lanes: list[Opening]) -> None:
-        """Make a link of these connections, if its peer has not too many; what fails here closes them."""
-        link = _link(name, self._limits, lanes, self._leave)
-        for secured in lanes:
-            self._forget(secured)
+        link = NetworkLink(name, self._limits, secured, self._leave)
+        self._forget(secured)
         with self._lock:
             free = sum(each.peer == name for each in self._links) < STREAMS
             word = WELCOME if free else f"{name} has {STREAMS} links already: close one".encode()
@@ -180,20 +163,18 @@ class Server:
                 if free:
                     link.start()  # its end waits for this lock
                     self._links.append(link)
-                for secured in lanes:
-                    secured.say(word)
+                secured.say(word)
             except (OSError, ValueError, RuntimeError):  # no thread, no file, or nobody there
                 if link in self._links:
                     link.end(f"the link to {name} could not be made")
                 return
             finally:
                 if not free:
-                    for secured in lanes:
-                        secured.plain.close()
+                    secured.plain.close()
             if free:
                 self._arrivals.add(link)
 
-    def _leave(self, link: NetworkLink | Lanes) -> None:
+    def _leave(self, link: NetworkLink) -> None:
         with self._lock:
             self._links.remove(link)
 
@@ -253,18 +234,12 @@ def connect(
     trusted_pem: bytes,
     limits: Mapping[str, Limit],
     timeout: float = 10.0,
-    lanes: int = 1,
-) -> NetworkLink | Lanes:
-    """Connect to a peer that listens, once, over so many connections; a `LinkError` where trying again may help.
+) -> NetworkLink:
+    """Connect to a peer that listens, once; a `LinkError` where trying again may help.
 
     A `RefusedError` about the certificate says that it will not: one side's is not the one that the other has pinned.
     """
-    make, shared = partial(_secured, address, identity, trusted_name, trusted_pem, timeout), os.urandom(16)
-    if lanes == 1:
-        made: list[Secured] = [make(WELCOME)]
-    else:  # all at once: they are answered together
-        made = all_at_once([partial(make, _word(shared, number, lanes)) for number in range(lanes)])
-    link = _link(trusted_name, limits, made)
+    link = NetworkLink(trusted_name, limits, _secured(address, identity, trusted_name, trusted_pem, timeout))
     try:
         link.start()
     except (OSError, RuntimeError) as error:
@@ -272,28 +247,18 @@ def connect(
     return link
 
 
-def _link(
-    peer: str,
-    limits: Mapping[str, Limit],
-    lanes: Sequence[Secured],
-    release: Callable[[NetworkLink | Lanes], None] = lambda link: None,
-) -> NetworkLink | Lanes:
-    """Of one connection, or of several."""
-    return NetworkLink(peer, limits, lanes[0], release) if len(lanes) == 1 else Lanes(peer, limits, lanes, release)
-
-
 def look(address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float = 10.0) -> None:
     """See whether a peer listens, is the pinned one and takes our certificate; the errors are those of `connect`.
 
     Nothing but the handshake is said, so that a run of the peer goes on with the link that it has.
     """
-    _secured(address, identity, trusted_name, trusted_pem, timeout, None).plain.close()
+    _secured(address, identity, trusted_name, trusted_pem, timeout, looking=True).plain.close()
 
 
 def _secured(
-    address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, word: bytes | None
+    address: str, identity: Identity, trusted_name: str, trusted_pem: bytes, timeout: float, *, looking: bool = False
 ) -> Opening:
-    """A connection on which both sides have taken the other's certificate and, after a word, made it part of a link."""
+    """A connection on which both sides have taken the other's certificate and, unless we only look, made it a link."""
     pinned = certificates.read(trusted_pem, dates=False)
     if pinned.name != trusted_name:
         raise UsageError(f"the certificate pinned for {trusted_name} is that of {pinned.name}")
@@ -312,8 +277,8 @@ def _secured(
                 raise _another(where, pinned, "another one")
             met = True
             first = secured.next_word(until)
-            if first == WELCOME and word is not None:
-                secured.say(word)
+            if first == WELCOME and not looking:
+                secured.say(WELCOME)
                 first = secured.next_word(until)
         except TimeoutError:
             raise LinkError(f"{where} did not answer within {timeout:g} s") from None
@@ -324,11 +289,6 @@ def _secured(
             raise LinkError(f"{where} takes no link from us: {text}")
         failing.pop_all()
     return secured
-
-
-def _word(shared: bytes, number: int, count: int) -> bytes:
-    """Who asks for one of several connections that are one link says this."""
-    return WELCOME + LANE.pack(shared, number, count)
 
 
 def _check_dates(what: str, pem: bytes) -> None:

@@ -107,8 +107,8 @@ class NetworkLink:
             self.plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._release, self._closed, self.reason, self.over = release, False, "", threading.Event()
         self._sent, self._silent = time.monotonic(), 0.0  # when we last said something; how long we waited in vain
-        self._taken, self.parted = 0, False  # how often something came; whether the other side closed it in order
-        self._torn, self.connections = False, 1  # whether a record was cut off, after which TLS can say nothing
+        self._taken = 0  # how often something came
+        self._torn = False  # whether a record was cut off, after which TLS can say nothing
         self._room, self._head = memoryview(bytearray(_AT_ONCE)), memoryview(bytearray(LENGTH.size))
         self._frame: Tensor | None = None  # the one that comes
         self._into, self._got = self._head, 0  # where what comes next belongs, and how much of that is there
@@ -281,8 +281,8 @@ class NetworkLink:
                 frame = self._complete()
             return frame
         except EOFError:
-            self.parted = not (self._got or self._frame is not None)
-            self.end(f"{self.peer} closed the link" if self.parted else self._broke("it ended within a frame"))
+            parted = not (self._got or self._frame is not None)
+            self.end(f"{self.peer} closed the link" if parted else self._broke("it ended within a frame"))
         except (OSError, ValueError, RuntimeError, MemoryError) as error:  # RuntimeError: torch has no memory
             self.end(self._broke(in_words(error)))
         except BaseException:  # an interrupt: what was read may be lost, and nothing after it can be understood

@@ -97,8 +97,8 @@ def _party(opened: Folder) -> Iterator[tuple[str, Check]]:
         yield "port", lambda: machine.port(config.address, config.name, _alive(opened))
     elif contract is not None and contract.label_party in trusted:
         peer = contract.label_party
-        way, lanes = (config.address, opened.identity, peer, trusted[peer]), config.network.lanes
-        yield f"the way to {peer}", lambda: machine.reach(*way, lanes=lanes)
+        way = config.address, opened.identity, peer, trusted[peer]
+        yield f"the way to {peer}", lambda: machine.reach(*way)
 
 
 def _or_none(ask: Callable[[], T]) -> T | None:

@@ -183,17 +183,15 @@ def _size(count: float) -> str:
 # --- the network -----------------------------------------------------------------------------------------------------
 
 
-def reach(
-    address: str, identity: Identity, peer: str, pinned: bytes, *, seconds: float = _SECONDS, lanes: int = 1
-) -> Finding:
+def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds: float = _SECONDS) -> Finding:
     """Try a TLS handshake with the label party, as a training does; nothing is sent beyond that."""
     began = time.monotonic()
     look(address, identity, peer, pinned, seconds)  # which says what is wrong
     trip = (time.monotonic() - began) / _TRIPS
     seen = f"{peer} at {address} shows the pinned certificate and takes ours"
-    if trip < _LONG or lanes > 1:
+    if trip < _LONG:
         return ok(seen)
-    do = "to align or predict many rows, write lanes = 4 or more under [network]; to train step by step, depth = 8"
+    do = "to train step by step, depth = 8"
     return ok(f"{seen}; a round trip takes about {1000 * trip:.0f} ms", do)
 
 
