@@ -1,4 +1,4 @@
-"""Memory hardly grows with the rows of a file that are matched by key: neither ids nor what is sent stays in it."""
+"""Memory hardly grows with the rows of a file that are matched by key: a token of each id is there, no embedding."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +14,7 @@ from tacit.serve.predict import predict
 predict(sys.argv[1], *map(Path, sys.argv[2:]), match="keyed")
 print(peak())
 """
-_ID = 100  # bytes of a row at most: of so few rows blocks and buffers are still growing; ten million took 143 MiB more
+_ID = 100  # bytes of a row at most: a token and its row number, and of so few rows blocks and buffers still grow
 
 
 def _peaks(alone, world, rows):

@@ -1,4 +1,4 @@
-"""Tokens in files find the rows that tokens in memory find, whatever is there twice."""
+"""Tokens in a file find the rows that tokens in memory find, whatever is there twice."""
 
 import numpy as np
 import polars as pl
@@ -6,23 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.align import arrays
 from tacit.align.ids import read_ids
 from tacit.errors import DataError
-from tacit.serve import tokens
 from tacit.serve.tokens import Directory, TokenTable, tokens_of
 
 KEY = b"k" * 32
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _small():
-    """Many blocks, and many parts of a directory, for few rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "_PIECE", 7)
-        patch.setattr(tokens, "_WAITING", 100)
-        patch.setattr(tokens, "_SEEN", 100)
-        yield
 
 
 @given(st.lists(st.none() | st.integers(0, 60), min_size=1, max_size=80))
@@ -55,4 +43,4 @@ def test_many_rows_in_blocks(tmp_path):
     rows = np.concatenate([found.rows(start, 300) for start in range(0, 1000, 300)])
     assert rows.tolist() == list(range(1000))
     assert found.directory.rows(tokens).tolist() == list(range(1000))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.parquet"], "the files have no name"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.parquet"], "the file has no name"

@@ -100,7 +100,7 @@ class Asking:
     def ids(self) -> Ids | TokenTable:
         """Of the file, as they are needed for the way in which they are matched; one that two rows share is an error.
 
-        By key, they lie in files, and memory does not grow with them; privately, some bytes of each are in memory.
+        By key, they lie in a file, and some bytes of each are in memory as well; privately, all of them are in memory.
         """
         self.telling.progress("reading ids", 0, 0)
         found: Ids | TokenTable

@@ -16,9 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go, pieces
+from tacit.align.arrays import let_go
 from tacit.align.ids import IdReport, Reading, distinct
-from tacit.align.parts import Parts
 from tacit.align.sources import Source
 from tacit.company.align import Aligned
 from tacit.disk import storing
@@ -28,8 +27,6 @@ SIZE = 16
 """Bytes of a token."""
 
 _ENTRY = np.dtype([("token", np.uint64, (2,)), ("row", np.int64)])
-_WAITING = 1 << 22  # bytes of entries that wait in memory on the way to their part
-_SEEN = 1 << 25  # bytes of a directory that are looked at at once
 
 
 def token_key(rows: Aligned) -> bytes:
@@ -62,10 +59,9 @@ class Directory:
         return np.where((self._words[at] == asked).all(axis=1), self._rows[at], -1)
 
 
-# --- the tokens of a large table, in files: memory does not grow with its rows ---------------------------------------
+# --- the tokens of a large table, in a file; its directory is in memory ----------------------------------------------
 #
-# The files lie in the folder of a prediction, without a name: they end with the process, however that ends. Only while
-# tokens are sorted do parts of them have names.
+# The file lies in the folder of a prediction, without a name: it ends with the process, however that ends.
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class TokenTable:
                 file.write(some.tobytes())
             file.flush()
             entries = _mapped(file)
-        return cls(entries, *_directory(reading, entries, folder))
+        return cls(entries, *_directory(reading, entries))
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -106,43 +102,14 @@ class TokenTable:
         return found
 
 
-class _StoredDirectory(Directory):
-    """A directory over a file, of which a part at a time is in memory."""
-
-    def __init__(self, ordered: NDArray[Any]) -> None:
-        self._ordered, self._words, self._rows = ordered, ordered["token"], ordered["row"]
-
-    def rows(self, tokens: Keys) -> NDArray[np.int64]:
-        found = np.empty(len(tokens), np.int64)
-        order = np.argsort(np.ascontiguousarray(tokens).view(np.uint64)[:, 0])  # neighbours are looked up together
-        for some in np.array_split(order, 1 + self._ordered.nbytes // _SEEN):
-            found[some] = super().rows(tokens[some])
-            let_go(self._ordered)
-        return found
-
-
-def _directory(reading: Reading, entries: NDArray[Any], folder: Path) -> tuple[Directory, IdReport]:
-    """Entries that are there once, by their tokens: brought into parts first, each then sorted by itself."""
-    parts, kept, repeated = Parts(folder, "tokens", _ENTRY.itemsize, waiting=_WAITING), 0, 0
-    examples: list[tuple[int, int]] = []
-    for block in pieces(entries):
-        parts.add(
-            block.view(np.uint8).reshape(len(block), -1), (block["token"][:, 0] >> np.uint64(56)).astype(np.uint8)
-        )
-    with storing(folder), TemporaryFile(dir=folder) as file:
-        for records in parts:
-            part = records.view(_ENTRY)[:, 0]
-            once, several, example = distinct(np.ascontiguousarray(records[:, :SIZE]))
-            repeated += several
-            if example is not None:
-                examples.append((int(part["row"][example[0]]), int(part["row"][example[1]])))
-            part = part[once]
-            file.write(part[np.argsort(part["token"][:, 0])].tobytes())
-            kept += len(part)
-        file.flush()
-        ordered = _mapped(file)
-    report = reading.report(repeated, reading.total - reading.missing - kept, min(examples, default=None))
-    return _StoredDirectory(ordered), report
+def _directory(reading: Reading, entries: NDArray[Any]) -> tuple[Directory, IdReport]:
+    """Of the entries whose token is there once."""
+    tokens, rows = np.ascontiguousarray(entries["token"]), np.ascontiguousarray(entries["row"])
+    let_go(entries)
+    once, repeated, example = distinct(tokens.view(np.uint8))
+    where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
+    report = reading.report(repeated, len(rows) - int(once.sum()), where)
+    return Directory(tokens[once].view(np.uint8), rows[once]), report
 
 
 def _mapped(file: IO[bytes]) -> NDArray[Any]:
