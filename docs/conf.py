@@ -1,8 +1,8 @@
 """How Sphinx makes the site of these pages: `make docs`, or `sphinx-build -W -b html docs docs/_build`.
 
-The pages are plain Markdown, because they are read on the terminal (`tacit explain`) and in a repository's browser as
-well; what is Sphinx's alone stands here and in index.md. Nothing on the site is fetched from another machine: fonts are
-those of the reader's system, scripts and styles are files of the site.
+The pages are plain Markdown, because they are read in a repository's browser as well; what is Sphinx's alone stands
+here and in index.md. Nothing on the site is fetched from another machine: fonts are those of the reader's system,
+scripts and styles are files of the site.
 """
 
 from tacit._version import __version__

@@ -69,7 +69,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
          "tacit.audit.inputs.attack_inputs", "tacit.audit.inputs.InputFinding", "tacit.audit.inputs.mean_visits"),
     ),
     "Measures": (
-        "Functions on tensors; `tacit explain NAME` has the whole of each.",
+        "Functions on tensors; their docstrings have the whole of each.",
         tuple(f"tacit.audit.metrics.{name}.{name}" for name in metrics.names()),
     ),
     "Models": (

@@ -25,7 +25,7 @@ Verbs of a party take its folder as `--folder DIR`; those that show `[DIR]` also
 it is the folder that you are in.
 
 `tacit --install-completion` lets your shell (bash, zsh, fish) complete verbs, options and the names of protections,
-attacks, data sets and topics; `tacit --show-completion` prints the script that does so."""
+attacks and data sets; `tacit --show-completion` prints the script that does so."""
 
 _EVERYWHERE = ("help", "as_json", "quiet")
 """Options of every verb, which the page explains once."""

@@ -108,7 +108,10 @@ def all_attacks() -> str:
         "tacit.audit.input_attacks",
         input_attacks.names(),
     )
-    whole = "`tacit explain NAME` has the whole of each: why it works, what its options do, and where it comes from."
+    whole = (
+        "`python -m pydoc tacit.audit.attacks.NAME` has the whole of each (of attacks on inputs\n"
+        "`tacit.audit.input_attacks.NAME`): why it works, what its options do, and where it comes from."
+    )
     return "\n\n".join([f"{HEAD}# Attacks", whole, on_labels, on_inputs]) + "\n"
 
 

@@ -59,7 +59,6 @@ def _press_tab(tmp_path_factory):
         (["sweep", "--pro"], ["--protect"]),
         (["sweep", "--protect", "iso,ma"], ["iso,marvell", "iso,matched", "iso,max_norm"]),
         (["sweep", "--data", "generated:a"], ["generated:adult", "generated:avazu"]),
-        (["explain", "leak"], ["leak_auc"]),
         (["init", "--role", ""], ["label", "features"]),
     ],
     ids=lambda value: " ".join(value),

@@ -115,7 +115,7 @@ def test_what_is_kept_is_said_when_it_is_interrupted():
     assert len(kept) == 1
 
 
-@pytest.mark.parametrize("words", ["--help", "explain", "explain ref-attacks"])
+@pytest.mark.parametrize("words", ["--help", "sweep --help"])
 def test_a_reader_that_goes_away_is_no_error(words):
     """As after `| head -0`: no word, and no traceback."""
     read, write = os.pipe()

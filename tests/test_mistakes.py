@@ -240,7 +240,6 @@ MISTAKES = {
     "option misspelt": (said("train --foldr x"), ["no option --foldr", "did you mean --folder?", "tacit train --help"]),
     "too few rows": (said("demo --rows 5"), ["--rows", "4096"]),
     "a word for a number": (said("demo --epochs many"), ["--epochs", "integer"]),
-    "unknown topic": (said("explain marvel"), ["no topic 'marvel'", "did you mean marvell"]),
 }  # fmt: skip
 
 

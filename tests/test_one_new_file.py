@@ -67,7 +67,6 @@ print(json.dumps({
     "wrong": [refused(lambda: contract(wrong)) for wrong in ("times = -1.0", "time = 1.0", "scale = 4.0")],
     "weaker": refused(lambda: meets([contract("times = 2")], [("steady", contract("times = 1").options())])),
     "typed": ["steady" in protections_to_type(), "peak" in attacks_to_type()],
-    "explained": [told.invoke(app, ["explain", name]).output for name in ("steady", "peak")],
     "swept": [each.spelled for each in grid(["steady"], 3)],
     "sent": list(made(clean[0], labels[:64], draw).value.shape),
     "ledger": noisy(Event("chain", parts=(Event("clip"), made.event))),
@@ -139,11 +138,8 @@ def test_settings_and_contracts_name_it_check_its_options_and_compare_two_of_it(
     assert "the contract's minimum is steady(times=2), and steady is weaker in times" in found["weaker"]
 
 
-def test_the_command_line_completes_and_explains_both(found):
+def test_the_command_line_completes_both(found):
     assert found["typed"] == [True, True]
-    steady, peak = found["explained"]
-    assert "Noise as long as the largest row of the recent past" in steady
-    assert "Scores a row by its largest entry" in peak
 
 
 def test_sweeps_try_both(found):

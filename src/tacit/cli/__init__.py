@@ -13,7 +13,7 @@ from tacit.cli._options import flag
 from tacit.cli.audit import audit
 from tacit.cli.conformance import conformance
 from tacit.cli.demo import demo
-from tacit.cli.explain import doctor, explain
+from tacit.cli.doctor import doctor
 from tacit.cli.ledger import ledger
 from tacit.cli.predict import export, predict, serve
 from tacit.cli.run import align, status, train
@@ -42,7 +42,7 @@ def tacit(
 ) -> None:
     """Companies train one model on their joint data; none shows another a row, and what messages tell is limited.
 
-    Begin with `tacit demo`, and with `tacit explain` for the docs. Every verb has --help with an example, --json and
+    Begin with `tacit demo`; the docs are in docs/ of the repository. Every verb has --help with an example, --json and
     --quiet.
 
     Exit codes: 0 done, 1 a finding or a broken limit, 2 wrong use or a full disk, 3 peer or network, 70 a bug of ours,
@@ -56,7 +56,7 @@ PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
     "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
     "Lab": (sweep, choose),
-    "Help and upkeep": (doctor, explain),
+    "Help and upkeep": (doctor,),
 }
 """The verbs, as the help groups them."""
 

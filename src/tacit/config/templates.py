@@ -62,11 +62,11 @@ checkpoint_every = 200  # steps; a shorter journal on disk, more to write
 [protect]
 label> # What is done to every gradient before it is sent. There is no default: "none" sends it bare, and must be written out.
 label> # matched: leak_auc (0.5 is a coin flip, 1.0 an open book) or scale; visits = "epochs" holds it over the whole training.
-label> # `tacit explain protections` has the others, and the strength of each.
+label> # docs/ref-protections.md has the others, and the strength of each.
 label> gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
 features> # What is done so that embeddings give less of your columns away, in this order. There is no default: [] sends them
 features> # bare, and must be written out. gaussian: std or snr, the power of the embedding over that of the noise; and clip, the
-features> # largest norm of an embedding. `tacit explain embedding-protections` has the others, with the options of each.
+features> # largest norm of an embedding. docs/ref-protections.md has the others, with the options of each.
 features> embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 
 label> [head]  # one-shot: your private model over what comes and your own columns

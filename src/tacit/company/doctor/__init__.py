@@ -188,7 +188,7 @@ def _run(run: dict[str, Any]) -> Finding:
     if run["problems"]:
         return warning("; ".join(run["problems"]), "see `tacit status`")
     if run["state"] == "paused":
-        return warning("its limit paused it", "see `tacit status`, and `tacit explain set-a-limit`")
+        return warning("its limit paused it", "see `tacit status`, and docs/howto-set-a-limit.md")
     if run["state"] == "finished" or run["alive"]:
         return ok(run["state"] + (f", process {run['pid']}" if run["alive"] else ""))
     return warning(f"stopped while {run['state']}", "`tacit train` goes on where it was")
