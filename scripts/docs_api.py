@@ -33,7 +33,7 @@ _FOLDER = {"config", "contract", "one_shot", "draft_contract", "trust", "align",
 _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "One-shot training in one process": (
         "The code that two companies run, without a wire: `tacit.one_shot(...)`.",
-        ("tacit.one_shot", "tacit.one_shot.in_process.Result", "tacit.flips", "tacit.number_flips", "tacit.sums",
+        ("tacit.one_shot", "tacit.one_shot.in_process.Result", "tacit.flips", "tacit.number_flips",
          "tacit.one_shot.flips.Flips", "tacit.one_shot.certificate.Certificate",
          "tacit.one_shot.findings.ReleaseAudit", "tacit.one_shot.findings.Finding"),
     ),

@@ -44,26 +44,11 @@ _KINDS = {
         "0",
         "one-shot: asked for with none; what is sent of each training row's label",
     ),
-    "groups": ("features", "int64 (rows, partitions)", "0", "one-shot with sums: the group of each training row"),
-    "sums": ("label", "int64 (numbers,)", "0, or partition", "its answer: each group's sum of labels with noise"),
     "tokens": (
         "label",
         "uint8 (up to 262144, 16)",
         "part, or request",
         "predictions by key, and services (up to 4096): tokens of the ids that are asked for; embeddings answer",
-    ),
-    "ciphertexts": (
-        "both",
-        "uint8 (bytes,)",
-        "0",
-        "one-shot with hidden sums: asked for with none; each training row's label, encrypted, with proofs, "
-        "and with units a bit for each row that takes part in a partition",
-    ),
-    "batch": (
-        "features",
-        "uint8 (bytes,)",
-        "partition",
-        "one-shot with hidden sums: the same, shuffled into groups, with a proof; sums are its answer",
     ),
     "acknowledgement": (
         "label",

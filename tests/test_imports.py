@@ -22,7 +22,6 @@ ALLOWED = {
     "wire": {"disk", "contracts", "errors"},
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
-    "hidden_sums": {"disk", "errors"},
     "ledger": {"disk", "contracts", "errors", "align", "protect", "wire"},
     "testing": {"contracts", "errors", "plugins", "protect", "wire"},  # the contract suite alone
     "one_shot": {
@@ -34,7 +33,6 @@ ALLOWED = {
         "dependence",
         "disk",
         "errors",
-        "hidden_sums",
         "ledger",
         "models",
         "protect",
@@ -49,7 +47,6 @@ ALLOWED = {
         "cut",
         "disk",
         "errors",
-        "hidden_sums",
         "ledger",
         "models",
         "one_shot",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tacit.one_shot.flips import flips as flips
     from tacit.one_shot.in_process import one_shot as one_shot
     from tacit.one_shot.numbers import number_flips as number_flips
-    from tacit.one_shot.sums import sums as sums
     from tacit.protect.embedding import embedding_protection as embedding_protection
     from tacit.protect.embedding.adversarial import adversarial as adversarial
     from tacit.protect.embedding.distance_correlation import distance_correlation as distance_correlation
@@ -68,7 +67,6 @@ _HOME = {
     "protection": "tacit.protect.gradient",
     "randomized_response": "tacit.protect.labels.randomized_response",
     "simulate": "tacit.cut.simulate",
-    "sums": "tacit.one_shot.sums",
     "worst": "tacit.audit.run",
 }
 __all__ = sorted([*_HOME, "__version__", "one_shot"])  # the last is a package that can be called

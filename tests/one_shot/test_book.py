@@ -7,19 +7,17 @@ import sqlite3
 import numpy as np
 import pytest
 
-from tacit.errors import ProtocolError, RefusedError, StorageError, UsageError
+from tacit.errors import StorageError, UsageError
 from tacit.one_shot.book import open_book
-from tacit.one_shot.certificate import certify
 from tacit.one_shot.flips import flips
 from tacit.one_shot.records import Rows, Terms
-from tacit.one_shot.sums import sums
 
 SECRET = bytes(range(32))
 
 
-def release(book, run_id, rows, mechanism, *, groups=None, **more):
+def release(book, run_id, rows, mechanism, **more):
     terms = Terms(run="r", partners=("airport",), label="late", definition="2 classes", **more)
-    return book.release(run_id, rows, mechanism, terms, groups=groups)
+    return book.release(run_id, rows, mechanism, terms)
 
 
 def rows_of(count, first=0, per_unit=1):
@@ -127,29 +125,6 @@ def test_rows_without_a_label_stay_in_and_stay_without_one(book):
     sent = release(book, "a", Rows(rows.keys, rows.units, np.full(4000, -1)), flips(0.9))
     assert 0.45 < sent.mean() < 0.55  # 6 deviations
     assert np.array_equal(release(book, "b", rows, flips(0.9)), sent), "frozen as unknown"
-
-
-def test_sums_have_one_answer_and_every_question_adds_up(book):
-    rows, mechanism = rows_of(640), sums(0.6, groups=32, partitions=2)
-    groups = np.stack([np.arange(640) // 32, np.arange(640) % 20], axis=1)
-    sent = release(book, "a", rows, mechanism, groups=groups, delta=0.005)
-    assert sent.shape == (40,)
-    assert np.array_equal(release(book, "a", rows, mechanism, groups=groups, delta=0.005), sent)
-    with pytest.raises(RefusedError, match="other groups"):
-        release(book, "a", rows, mechanism, groups=groups[:, ::-1].copy(), delta=0.005)
-    assert book.summary(0.005).auc == mechanism.auc
-    assert book.summary(0.005).odds == pytest.approx(mechanism.odds(0.005))
-    release(book, "b", rows, mechanism, groups=groups, delta=0.005)
-    assert book.summary(0.005).auc == mechanism.loss().then(mechanism.loss()).auc()
-    assert (book.check().releases, book.check().bits) == (2, 80)
-    coin = flips(0.6)
-    after = certify(coin, 640, book.summary(0.005), None, 0.005)
-    assert "but for a probability of 0.005" in after.sentence, "sums of before are part of what flips add to"
-    with pytest.raises(ProtocolError, match="has 1 rows"):
-        release(book, "c", rows, mechanism, groups=np.stack([np.arange(640)] * 2, axis=1), delta=0.005)
-    with pytest.raises(UsageError, match=r"budget = 0.62"):
-        book.afford(["d"], rows, mechanism, Terms("r", ("airport",), "late", "2 classes", budget=0.62))
-    assert len(book.summary().releases) == 2
 
 
 def test_a_book_knows_rows_by_one_coin_id_for_good(book):

@@ -24,12 +24,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from tacit.audit.attacks.contextual import contextual
 from tacit.audit.attacks.learned import learned
 from tacit.contracts import Known, View
-from tacit.errors import ProtocolError, RefusedError
 from tacit.one_shot.book import open_book
 from tacit.one_shot.flips import flips
 from tacit.one_shot.numbers import number_flips
 from tacit.one_shot.records import Rows, Terms
-from tacit.one_shot.sums import sums
 
 from .companies import Companies, table
 
@@ -296,68 +294,6 @@ def test_slopes_of_a_model_that_learnt_from_bits(owner):
         score[guess.rows.flatten().numpy()] = guess.score.flatten().numpy()
         score = score if told(score[judged], owner.labels[judged])[0] >= 0.5 else -score  # the worse for the owner
         holds(f"a model on bits, {attack.name}", score[judged], owner.labels[judged], owner.bound, reached=False)
-
-
-# --- sums ------------------------------------------------------------------------------------------------------------
-
-
-def crafted(count, seed):
-    """Groups of a canary and three rows whose labels the attacker knows to be 0; other company each time."""
-    draw, partition = np.random.default_rng(seed), np.empty(4 * count, np.int64)
-    partition[:count] = np.arange(count)
-    partition[count:] = draw.permutation(np.repeat(np.arange(count), 3))
-    return partition
-
-
-@pytest.mark.parametrize("limit", [0.6, 0.8])
-def test_crafted_groups(limit):
-    mechanism, count = sums(limit, groups=4, partitions=4), 4000
-    canaries = coins(count, seed=12)
-    labels = np.concatenate([canaries, np.zeros(3 * count, np.int64)])
-    answers = []
-    for number in range(4):
-        partition = crafted(count, number)
-        first = mechanism.answer(SECRET, partition, labels, number=number, run="r")
-        assert np.array_equal(first, mechanism.answer(SECRET, partition, labels, number=number, run="r"))
-        answers.append(first)
-    holds(f"sums, groups of one unknown, {limit}", np.sum(answers, axis=0), canaries, mechanism.auc)
-
-
-def test_groups_that_differ_by_one_row():
-    """The same groups but for a swap: what is subtracted has noise of its own on either side."""
-    mechanism, count = sums(0.8, groups=4, partitions=2), 4000
-    canaries = coins(count, seed=13)
-    labels = np.concatenate([canaries, np.zeros(3 * count, np.int64)])
-    with_it = crafted(count, 0)
-    without = with_it.copy()
-    without[:count] = np.roll(with_it[:count], 1)  # each canary moves to the next group
-    one, two = (mechanism.answer(SECRET, p, labels, number=n, run="r") for n, p in enumerate((with_it, without)))
-    holds("sums, groups subtracted", one - np.roll(one, 1), canaries, mechanism.auc, reached=False)
-    holds("sums, groups added up", one + np.roll(two, 1), canaries, mechanism.auc)
-
-
-def test_groups_of_several_runs_are_charged_and_other_groups_are_refused(tmp_path):
-    """Through the book: each run's question is paid for, and a run has one answer."""
-    mechanism, count = sums(0.6, groups=4, partitions=2), 4000
-    canaries = coins(count, seed=15)
-    owner = Owner(tmp_path, np.concatenate([canaries, np.zeros(3 * count, np.int64)]))
-    rows = Rows(keys_of(range(4 * count)), keys_of(range(4 * count)), owner.labels)
-    answers = []
-    for run in range(3):
-        groups = np.stack([crafted(count, 10 * run + place) for place in range(2)], axis=1)
-        for _ in range(2):
-            sent = owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups)
-        answers += np.split(sent, 2)
-        with pytest.raises(RefusedError, match="other groups"):
-            owner.book.release(f"run {run}", rows, mechanism, Terms(**ABOUT), groups=groups[:, ::-1].copy())
-    assert owner.bound == mechanism.loss().times(3).auc()
-    holds("sums, three runs of crafted groups", np.sum(answers, axis=0), canaries, owner.bound)
-
-
-def test_more_partitions_than_were_paid_for_are_refused():
-    mechanism = sums(0.6, groups=4, partitions=2)
-    with pytest.raises(ProtocolError, match="2 are agreed"):
-        mechanism.answer(SECRET, crafted(100, 0), np.zeros(400, np.int64), number=2, run="r")
 
 
 # --- two companies ---------------------------------------------------------------------------------------------------

@@ -289,20 +289,6 @@ def test_rows_of_one_person_count_together(companies):
     assert "two persons" in certificate.sentence
 
 
-def test_sums_over_groups(companies):
-    companies.agree('labels = "sums"\ngroup_size = 16')
-    companies.set("airline", limits="limit = 0.75\nodds = 12.0\nbudget = 0.8", columns=LABEL)
-    companies.align()
-    outcomes = sound(companies.train())
-    airline = outcomes["airline"]
-    assert airline.figures["test_auc"] > airline.alone["test_auc"] + 0.05
-    assert airline.certificate.auc <= 0.75
-    assert airline.certificate.odds <= 12.0
-    assert "but for a probability of 0.005" in airline.certificate.sentence
-    assert np.load(companies.run("airport") / "groups" / "groups.npy").shape == (1200, 4)
-    assert train_one_shot(companies.folder("airline")).figures == airline.figures
-
-
 def test_labels_are_reissued_for_all_rows_at_the_price_of_all(companies):
     companies.set("airline", limits="limit = 0.6", columns=LABEL)
     companies.align()

@@ -81,7 +81,7 @@ class World:
         self.thread = threading.Thread(target=answer_all, args=(lines, self.tell, self.received), daemon=True)
         self.thread.start()
 
-    def tell(self, name, message):
+    def tell(self, message):
         return Message(message.step, "flips", self.flips, b"")
 
     def accept(self, timeout):
@@ -89,8 +89,8 @@ class World:
             return self.doors.pop(0) if self.doors else None
 
     def connect(self):
-        mine, theirs = links(feature_limits(ROWS, EXCHANGE), names=("airport", "airline"))
-        theirs.limits = label_limits(ROWS, ROWS, EXCHANGE)
+        mine, theirs = links(feature_limits(ROWS), names=("airport", "airline"))
+        theirs.limits = label_limits(ROWS, WIDTH)
         with self.lock:
             self.doors.append(theirs)
         self.links.append(mine)
@@ -197,7 +197,7 @@ def test_an_answer_is_told_of_before_it_leaves(tmp_path):
 
     done = answer_all(
         {"airport": Line()},
-        lambda _, message: Message(message.step, "flips", packed(np.zeros(ROWS), 2), b""),
+        lambda message: Message(message.step, "flips", packed(np.zeros(ROWS), 2), b""),
         Received(tmp_path, ROWS, WIDTH),
         leaving=lambda name, answer: order.append(f"{answer.kind} is told of"),
     )

@@ -18,12 +18,11 @@ from tacit.one_shot.exchange import Received, digest_of, feature_limits, packed
 from tacit.one_shot.flips import flips
 from tacit.one_shot.mechanisms import check_agreed
 from tacit.one_shot.numbers import number_flips
-from tacit.one_shot.sums import sums
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer
 from tests.memory_links import links
 
-from .test_exchange import COIN, EXCHANGE, FEATURES, LABEL, ROWS, WIDTH, World
+from .test_exchange import COIN, FEATURES, LABEL, ROWS, WIDTH, World
 
 CODES = np.random.default_rng(1).integers(0, 256, (ROWS, WIDTH)).astype(np.uint8)
 BITS = Message(0, "flips", packed(np.arange(ROWS) % 2, 2), b"")
@@ -46,8 +45,8 @@ class Liar:
         self.says, self.hello, self.heard = list(says), hello, []
 
     def connect(self):
-        mine, theirs = links(feature_limits(ROWS, EXCHANGE), names=("airport", "airline"))
-        theirs.limits = exchange.label_limits(ROWS, ROWS, EXCHANGE)
+        mine, theirs = links(feature_limits(ROWS), names=("airport", "airline"))
+        theirs.limits = exchange.label_limits(ROWS, WIDTH)
         threading.Thread(target=self._talk, args=(theirs,), daemon=True).start()
         return mine
 
@@ -230,7 +229,6 @@ def test_a_mechanism_that_is_none_is_refused():
 
 
 NUMBER = Exchange(width=WIDTH, target="number", low=0.0, high=1.0, cells=4)
-SUMS = Exchange(width=WIDTH, labels="sums", group_size=4, partitions=2)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +237,6 @@ SUMS = Exchange(width=WIDTH, labels="sums", group_size=4, partitions=2)
         (flips(0.6), Exchange(width=WIDTH)),
         (flips(0.6, 3.0, classes=5), Exchange(width=WIDTH, classes=5)),
         (number_flips(0.6, low=0.0, high=1.0, cells=4), NUMBER),
-        (sums(0.6, groups=4, partitions=2), SUMS),
     ],
 )
 def test_a_mechanism_is_of_the_kind_that_was_agreed_on(mechanism, agreed):
@@ -248,8 +245,6 @@ def test_a_mechanism_is_of_the_kind_that_was_agreed_on(mechanism, agreed):
     for other in (
         flips(0.6, 3.0, classes=300),
         number_flips(0.6, low=0.0, high=2.0, cells=4),
-        sums(0.6, groups=4, partitions=4),
-        sums(0.6, groups=4, partitions=2, span=15),
     ):
         with pytest.raises(ProtocolError, match="the contract says"):
             check_agreed(other, agreed)
@@ -266,20 +261,3 @@ def test_numbers_are_not_sent_as_more_outputs_than_cells():
     check_agreed(made, NUMBER)
     with pytest.raises(ProtocolError, match="sends 6 different numbers, where the contract says 4 cells"):
         check_agreed(marked, NUMBER)
-
-
-def test_sums_that_no_labels_give_are_refused(monkeypatch):
-    monkeypatch.setattr("tests.one_shot.test_partners_that_lie.EXCHANGE", SUMS)
-    mechanism = sums(0.6, groups=4, partitions=2)
-    hello = replace(LABEL, mechanism=mechanism.parameters())
-    groups = np.stack([np.arange(ROWS) // 4, np.arange(ROWS) % 10], axis=1)
-    sent = torch.zeros(20, dtype=torch.int64)
-    found = Liar(Message(0, "sums", sent, b""), hello=hello).asking().sums(groups)
-    assert [len(one) for one in found] == [10, 10]
-    for far in (2**62, -(2**62), 1000):
-        marked = sent.clone()
-        marked[7] = far
-        with pytest.raises(ProtocolError, match="no labels and no noise"):
-            Liar(Message(0, "sums", marked, b""), hello=hello).asking().sums(groups)
-    with pytest.raises(ProtocolError, match="sums were agreed on"):
-        Liar(Message(0, "sums", sent, b"")).asking().sums(groups)

@@ -257,17 +257,6 @@ def test_equal_rows_are_found_whatever_part_they_are_in(monkeypatch):
     assert release._equal(codes, inputs, drawn) == whole
 
 
-def test_groups_are_part_of_what_is_sent():
-    inputs = rows()
-    order = np.argsort(inputs.numeric[:, 2].numpy())
-    group = np.empty(ROWS, dtype=np.int64)
-    group[order] = np.arange(ROWS) // 32
-    both = audit(ranks(noise(1)), inputs, groups=group[:, None])
-    assert of(blind(), "c", "variance").read.high < 0.1
-    assert of(both, "c", "variance").read.low > 0.8
-    assert of(both, "c", "variance").decoder == "groups"
-
-
 def test_what_left_before_is_attacked_together_with_what_is_about_to_leave():
     """A number under noise tells little of it, the noise nothing, and both of them everything."""
     inputs = rows()
@@ -301,7 +290,6 @@ def test_the_result_is_the_same_again_and_json_holds_it():
         ({"train": ROWS + 1}, UsageError, "train ="),
         ({"known": 1.0}, UsageError, "known = 1.0"),
         ({"known": 0.001}, UsageError, "too few to audit"),
-        ({"groups": np.zeros((3, 1), int)}, TensorError, "groups are"),
     ],
 )
 def test_what_can_not_be_audited_is_refused(change, error, match):

@@ -298,11 +298,3 @@ def test_the_doctor_finds_at_home_what_would_stop_an_exchange(companies, limits,
     companies.set("airline", limits=limits, columns=columns)
     assert found(companies, "airline")[name].verdict == verdict
     assert not (companies.path / "airline" / "coins").exists(), "nothing is changed"
-
-
-def test_the_doctor_warns_of_sums_under_a_limit_on_features(companies):
-    """No size of groups was found that passes one."""
-    companies.agree('labels = "sums"')
-    companies.set("airport", limits="limit = 0.6", columns='numeric = ["wind"]')
-    told = found(companies, "airport")["limit"]
-    assert (told.verdict, 'labels = "flips"' in told.do) == ("warning", True)

@@ -14,6 +14,7 @@ from tacit.one_shot import shipments
 from tacit.one_shot.shipments import Shipment, Shipments, version_of
 
 KEYS = np.arange(6 * 16, dtype=np.uint8).reshape(6, 16)
+OTHER = np.zeros((1, 1), np.uint8)  # what no book has
 
 
 def shipment(version, rows):
@@ -24,8 +25,8 @@ def codes(rows, width, start):
     return np.arange(start, start + rows * width, dtype=np.uint8).reshape(rows, width)
 
 
-def numbers(book, run_id="new", keys=KEYS, leaving=None):
-    return book.before(keys, run_id).besides(leaving)[0]
+def numbers(book, run_id="new", keys=KEYS, leaving=OTHER):
+    return book.before(keys, run_id).besides(leaving)
 
 
 def test_all_versions_lie_side_by_side(tmp_path):
@@ -61,19 +62,6 @@ def test_another_embedding_of_the_same_run_is_another_version(tmp_path):
     assert book.versions() == {2: 6}
     assert np.array_equal(numbers(book, "one", leaving=second), first), "attacked together with the first"
     assert np.array_equal(numbers(book), np.concatenate([first, second], axis=1))
-
-
-def test_groups_are_kept_apart_from_numbers(tmp_path):
-    book = Shipments(tmp_path)
-    groups = np.array([[0, 300], [1, 300], [1, 2], [70_000, 2]])
-    book.enter("one", KEYS[:4], replace(shipment(version_of("one", groups), 4), kind="groups"), groups)
-    book.enter("one", KEYS, shipment("a", 6), codes(6, 1, 1))
-    found = book.before(KEYS, "one")
-    assert found.besides()[1].tolist() == [*groups.tolist(), [-1, -1], [-1, -1]], "the others are in one of their own"
-    assert np.array_equal(found.besides()[0], codes(6, 1, 1))
-    assert found.besides(groups)[1] is None
-    assert book.versions() == {1: 6}, "of embeddings"
-    assert [one.kind for one in book.all()] == ["groups", "embedding"]
 
 
 def test_what_an_audit_has_not_seen_keeps_a_release_at_home(tmp_path):

@@ -142,7 +142,6 @@ BEFORE = {
         lambda p: p.own(exchange="epochs = 3"),
         ["[exchange] epochs", "no such key", "remove it"],
     ),
-    "sums misspelt": (lambda p: p.own(exchange='labels = "sum"'), ["[exchange] labels", "'hidden_sums'", "not 'sum'"]),
     # labels
     "a label outside the classes": (
         lambda p: p.labelled([2, *(k % 2 for k in range(ROWS - 1))]),

@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--one-shot-kills",
         type=int,
         default=200,
-        help="likewise, of parties that train in one exchange; a quarter more with sums (default: 200)",
+        help="likewise, of parties that train in one exchange (default: 200)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the tables, and of when and where is killed")
     parser.add_argument("--only", default="", metavar="NAMES", help="trials with one of these words in their names")

@@ -30,12 +30,11 @@ _LEARNT = (
     "flips made", "flips written", "learned made", "learned written", "release made", "release written",
     "release entered", "acknowledged",
 )  # fmt: skip
-_GROUPED = ("groups drawn", "groups made", "groups written", "groups entered", "groups logged")
-POINTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "flips": {LABEL: ("flips entered", "flips answered", "flips logged", "flips sent", *_FITTED), FEATURES: _LEARNT},
-    "sums": {LABEL: ("sums answered", "sums logged", "sums sent", *_FITTED), FEATURES: (*_GROUPED, *_LEARNT)},
+POINTS: dict[str, tuple[str, ...]] = {
+    LABEL: ("flips entered", "flips answered", "flips logged", "flips sent", *_FITTED),
+    FEATURES: _LEARNT,
 }
-"""The points that the trace of `tacit.company.train.train_one_shot` names: by what is sent of labels, and by party."""
+"""The points that the trace of `tacit.company.train.train_one_shot` names, by party."""
 
 _ROWS, _WIDTH, _CHUNK = 1000, 2, 500  # an embedding goes in four parts
 _LONGEST = 4.0  # seconds after a start at which a process is killed at the latest, where no point is given
@@ -59,9 +58,7 @@ label_party = "{LABEL}"
 feature_parties = ["{FEATURES}"]
 alignment.smallest_set = 10
 exchange.width = {_WIDTH}
-exchange.labels = "{{labels}}"
 """
-_SUMS = "exchange.group_size = 16\nexchange.partitions = 2\n"
 _PARTY = """\
 name = "{name}"
 {role}
@@ -109,7 +106,6 @@ def kills_in_one_exchange(
     *,
     wanted: int,
     seed: int,
-    labels: str = "flips",
     told: Callable[[int], None] = lambda _: None,
     at_once: int = 2,
 ) -> Result:
@@ -120,15 +116,14 @@ def kills_in_one_exchange(
         folder: for all folders; those of a training that failed stay.
         wanted: kills.
         seed: of the tables, and of when and where is killed.
-        labels: what is sent of them, "flips" or "sums".
         told: how many there were, after each.
         at_once: trainings at a time.
     """
-    aligned, reference = _undisturbed(processes, folder, seed, labels)
+    aligned, reference = _undisturbed(processes, folder, seed)
     expected, answers = {name: reference.results(name) for name in PARTIES}, reference.answers()
     check(all(len(each) == 1 for each in answers.values()), "undisturbed, and yet two answers to a question")
     often = {"embedding stored", "acknowledgement logged", "acknowledgement sent"}
-    fates = Fates(wanted, random.Random(seed), told, POINTS[labels], often, passes=3, longest=_LONGEST)
+    fates = Fates(wanted, random.Random(seed), told, POINTS, often, passes=3, longest=_LONGEST)
     numbers, starts = count(), []
 
     def train() -> None:
@@ -141,18 +136,18 @@ def kills_in_one_exchange(
     by_point = until_enough(fates, at_once, train)
     total = fates.done.total()
     return Result(
-        f"{total} kills in {len(starts)} trainings: {labels}, models, embeddings, certificates and books identical",
+        f"{total} kills in {len(starts)} trainings: flips, models, embeddings, certificates and books identical",
         {"kills": total, "trainings": len(starts), "starts": sum(starts), "by_point": by_point, "identical": True},
     )
 
 
-def _undisturbed(processes: Processes, folder: Path, seed: int, labels: str) -> tuple[Training, _Exchange]:
+def _undisturbed(processes: Processes, folder: Path, seed: int) -> tuple[Training, _Exchange]:
     """Both companies aligned, and a copy of them that has trained."""
     prepare(folder / "aligned", Size(rows=_ROWS), seed=seed)
     for name, (role, columns) in _ROLES.items():
         party = folder / "aligned" / name
         (party / "party.toml").write_text(_PARTY.format(name=name, role=role, columns=columns))
-        (party / "contract.toml").write_text(_CONTRACT.format(labels=labels) + (_SUMS if labels == "sums" else ""))
+        (party / "contract.toml").write_text(_CONTRACT)
     aligned = Training(processes, folder / "aligned")
     aligned.finish(verb="align")
     reference = _Exchange.copy(processes, aligned.folder, folder / "reference")

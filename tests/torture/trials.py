@@ -60,26 +60,22 @@ class Outcome:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _one_exchange(bench: Bench, labels: str, share: float) -> Result:
-    """Of a training that has nothing to do with the bench's own; in a share of the kills in one exchange."""
-    wanted = round(share * bench.one_shot_kills)
+def _one_exchange(bench: Bench) -> Result:
+    """Of a training that has nothing to do with the bench's own."""
+    wanted = bench.one_shot_kills
     return kills_in_one_exchange(
         bench.processes,
-        bench.folder / f"one-exchange-{labels}",
+        bench.folder / "one-exchange",
         wanted=wanted,
         seed=bench.seed,
-        labels=labels,
-        told=lambda done: bench.progress(f"kill -9 in one exchange, {labels}", done, wanted),
+        told=lambda done: bench.progress("kill -9 in one exchange", done, wanted),
         at_once=bench.at_once,
     )
 
 
 TRIALS: dict[str, Trial] = {
     "kill -9": Trial("kills", kills),
-    "kill -9 in one exchange": Trial("one exchange", partial(_one_exchange, labels="flips", share=1.0), long=True),
-    "kill -9 while sums are asked for": Trial(
-        "one exchange", partial(_one_exchange, labels="sums", share=0.25), long=True
-    ),
+    "kill -9 in one exchange": Trial("one exchange", _one_exchange, long=True),
     "ledger after 20 kills": Trial("processes", ledger, long=True),
     "kill -9 in the last turn": Trial("processes", last_turn, long=True),
     "kill -9 of the plain command": Trial("processes", plain_command, long=True),

@@ -39,10 +39,9 @@ class Exchange:
     widths: Annotated[str, option("One-shot: numbers sent of a row, up to 128.", "N,N")] = "1,2,4,8"
     noise: Annotated[str, option("One-shot: noise on the narrowest, in deviations.", "X,X")] = "1,4"
     learners: Annotated[str, option("One-shot: trees, network, linear.", "A,B")] = "trees"
-    compare: Annotated[
-        str, option("One-shot: beside flips; of raw, true, split, sums, hidden_sums, pca, waist, clusters.", "A,B")
-    ] = "raw,true,split,sums,hidden_sums,pca,waist,clusters"
-    groups: Annotated[str, option("One-shot: hidden sums: rows of a group x partitions, as 32x4,64x4.", "A,B")] = "32x4"
+    compare: Annotated[str, option("One-shot: beside flips; of raw, true, split, pca, waist, clusters.", "A,B")] = (
+        "raw,true,split,pca,waist,clusters"
+    )
     head: Annotated[Literal["trees", "network"], option("One-shot: the label party's private model.")] = "trees"
     attack_rows: Annotated[int, option("One-shot: rows that decoders know, and are judged on.", "N", min=1000)] = 8000
     given: Annotated[bool, flag("One-shot: decoders know all other columns, as in `tacit train`.", "--given")] = False
@@ -66,7 +65,7 @@ class Exchange:
         return Search(
             self.label_limit, self.odds, tuple(map(int, widths)), _numbers("--noise", self.noise),
             _names(self.learners), _names(self.compare), head=self.head, seeds=seeds, attack_rows=self.attack_rows,
-            given=self.given, groupings=_groupings(self.groups),
+            given=self.given,
         )  # fmt: skip
 
 
@@ -145,14 +144,6 @@ def _print(title: str, points: Sequence[Point], advice: Advice | None) -> None:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _groupings(text: str) -> tuple[tuple[int, int], ...]:
-    try:
-        each = [tuple(map(int, one.split("x"))) for one in text.split(",") if one.strip()]
-        return tuple((size, partitions) for size, partitions in each)
-    except ValueError:
-        raise UsageError(f"--groups {text}: give rows of a group x partitions, as 32x4,64x2") from None
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

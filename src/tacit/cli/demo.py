@@ -40,7 +40,6 @@ def demo(  # typer reads each option from a parameter
         Literal["late", "when", "minutes"],
         option("What of a delay: over an hour; three classes of it (when); minutes.", "NAME"),
     ] = "late",
-    hidden_sums: Annotated[bool, flag("Instead of flips: sums over groups that nobody sees.", "--hidden-sums")] = False,
     seed: Annotated[int, option("Of everything that is drawn.", "N")] = 0,
     out: Annotated[Path | None, option("Keep both companies' folders and demo.json in DIR.", "DIR")] = None,
     split: Annotated[bool, flag("Instead: train step by step, gradients under noise.", "--split")] = False,
@@ -57,8 +56,6 @@ def demo(  # typer reads each option from a parameter
     airline sends each label once, flipped by a coin, which is certified; the airport learns from these at home, attacks
     what it is about to send, and sends one number a flight. The airline then trains a model that nobody else sees.
 
-    --hidden-sums sends sums of encrypted labels over groups of similar flights that the airline never sees, in the
-    place of flipped ones (the extra [sums]).
 
     --split trains step by step instead: every gradient under noise, attacked while it runs, held under a limit. That is
     a measurement, not a bound, and takes one to two minutes.
@@ -86,7 +83,7 @@ def demo(  # typer reads each option from a parameter
             from tacit.lab.one_exchange import run as in_one_exchange
 
             told = in_one_exchange(
-                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, hidden_sums=hidden_sums,
+                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label,
                 progress=show,
             )  # fmt: skip
     document = {"seed": seed, "version": __version__, **told}

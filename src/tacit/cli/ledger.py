@@ -149,7 +149,7 @@ def _coins_of(party: Path, *, check: bool) -> dict[str, Any] | None:
     opened = Folder(party)
     with closing(open_book(party / "coins", opened.secret)) as book:
         checked = dataclasses.asdict(book.check()) if check else None
-        found = book.summary(opened.config.delta)
+        found = book.summary()
     return {**dataclasses.asdict(found), "auc": found.auc, "odds": found.odds, "checked": checked}
 
 
@@ -194,7 +194,7 @@ def _print_shipments(told: dict[str, Any]) -> None:
         for one in told["shipments"]
     ]
     head = ["run", "to", "rows", "form", "read at most"]
-    print_table("Embeddings, groups and sums that left, each attacked or bounded before", head, rows, words=(0, 1, 3))
+    print_table("Embeddings that left, each attacked before", head, rows, words=(0, 1, 3))
     for versions, count in told["versions"].items():
         many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

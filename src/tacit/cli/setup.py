@@ -134,7 +134,7 @@ def _print_contract(agreed: Contract | OneShotContract) -> None:
         numbers = f"numbers from {told.low} to {told.high} in {told.cells} cells"
         lines |= {
             "mode": "one-shot: labels are flipped once, embeddings are sent once",
-            "labels": f"{numbers if told.target == 'number' else f'{told.classes} classes'}, as {told.labels}",
+            "labels": numbers if told.target == "number" else f"{told.classes} classes",
             "rare class": told.rare,
             "counted by": told.unit,
             "sent back": f"{count(told.width, 'number')} a row, by each feature party",

@@ -104,8 +104,8 @@ def choose(
     named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
 
     With --label-limit it is about one-shot training instead: over coins, widths, noise and learners, what each is worth
-    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, open sums,
-    split training, no protection and no partner. Of the other options it takes --data, --folder, --rows, --seeds,
+    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, split
+    training, no protection and no partner. Of the other options it takes --data, --folder, --rows, --seeds,
     --bad, --cache and --out. Exit code 1 where nothing that holds both limits is worth a partner.
 
     Example: `tacit choose --limit 0.6 --from runs/sweep-flights`

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,21 +28,16 @@ from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.disk import write_json
 from tacit.errors import DataError, ProtocolError
-from tacit.hidden_sums.feature_side import FeatureSide
-from tacit.hidden_sums.points import base
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
-from tacit.one_shot.grouping import Averages, averages, partitions
-from tacit.one_shot.hiding import agreement, bits_shown, check_enough_rows, hidden_answers
 from tacit.one_shot.learn import Bottom, load_bottom
-from tacit.one_shot.mechanisms import Flipping, check_agreed, shares
+from tacit.one_shot.mechanisms import Mechanism, check_agreed, shares
 from tacit.one_shot.parts import discard, guard, part, store_array
 from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
-from tacit.one_shot.releasing import Home, above_floor, attack_groups, release
-from tacit.one_shot.shipments import Before, Shipment, Shipments, version_of
-from tacit.one_shot.sums import Sums
+from tacit.one_shot.releasing import Home, above_floor, release
+from tacit.one_shot.shipments import Before, Shipment, version_of
 from tacit.one_shot.workers import ALONE, Workers
 from tacit.views.progress import Show
 from tacit.wire.line import Dialer
@@ -141,7 +135,7 @@ def train_features(
 
 def _asking(side: _Side) -> Asking:
     folder, contract, rows, telling = side.folder, side.contract, side.rows, side.telling
-    limits = feature_limits(side.train, contract.exchange)
+    limits = feature_limits(side.train)
 
     def line(greet: Callable[[Link], None]) -> Dialer:
         def greeted(link: Link) -> None:
@@ -154,105 +148,22 @@ def _asking(side: _Side) -> Asking:
     return Asking(line, greeting)
 
 
-def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Flipping | Averages]:
+def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Mechanism]:
     """What was told about the training rows' labels, and what it means; asked for once, then from the disk."""
-    exchange, inputs = side.contract.exchange, side.inputs[: side.train]
 
     def ask(path: Path) -> None:
-        if exchange.labels == "hidden_sums":
-            sent = _hidden_sums(side, asking)
-        elif exchange.labels == "sums":
-            groups = _grouped(side)
-            side.telling.part("asking for sums")
-            try:
-                sent = averages(groups, asking.sums(groups))
-            finally:
-                if asking.mechanism is not None:  # it was greeted, and so it was asked
-                    side.telling.left("groups", asking.line.peer, len(groups), groups.nbytes)
-                    side.telling.trace("groups logged")
-        else:
-            side.telling.part("asking for flipped labels")
-            sent = asking.flips(len(inputs))
+        side.telling.part("asking for flipped labels")
+        sent = asking.flips(len(side.inputs[: side.train]))
         assert asking.mechanism is not None  # it was greeted with one
-        check_agreed(asking.mechanism, exchange)
-        if not isinstance(asking.mechanism, Sums):
-            _check_shares(sent, asking.mechanism)
+        check_agreed(asking.mechanism, side.contract.exchange)
+        _check_shares(sent, asking.mechanism)
         store_array(path / "sent.npy", sent)
         write_json(path / "mechanism.json", asking.mechanism.parameters())
 
     return told(side.part("flips", ask))
 
 
-def _grouped(side: _Side) -> NDArray[np.int64]:
-    """Groups of training rows that are alike: attacked, and entered as leaving, before anybody is asked for sums."""
-
-    def make(path: Path) -> None:
-        exchange, inputs = side.contract.exchange, side.inputs
-        side.telling.part("grouping rows that are alike")
-        seen, seed = shown(side.folder, inputs[: side.train]), common.seed_of(side.folder)
-        groups = partitions(seen, exchange.group_size, exchange.partitions, seed=seed)
-        side.telling.trace("groups drawn")
-        home = home_of(side.folder, side.rows, inputs, side.telling.part)
-        audit = attack_groups(replace(home, groups=_for_all(groups, len(inputs))))
-        store_array(path / "groups.npy", groups)
-        write_json(path / "audit.json", {**audit.as_dict(), "before": _versions(home)})
-
-    def entered(path: Path) -> bool:
-        groups, audit = np.load(path / "groups.npy"), json.loads((path / "audit.json").read_bytes())
-        words = f"groups of about {side.contract.exchange.group_size} rows, in {groups.shape[1]} partitions"
-        return _enter(side, groups, words, audit["worst"], audit["before"], "groups")
-
-    groups: NDArray[np.int64] = np.load(_leaving(side, "groups", make, entered) / "groups.npy")
-    return groups
-
-
-def _hidden_sums(side: _Side, asking: Asking) -> NDArray[np.float64]:
-    """What sums over groups that nobody sees tell about each training row.  (rows,)"""
-    folder, contract, exchange, telling = side.folder, side.contract, side.contract.exchange, side.telling
-    seen = shown(folder, side.inputs[: side.train])
-    base()  # the library is there, or its absence is told before anybody is asked
-    check_enough_rows(exchange.group_size, len(seen), "rows")
-
-    def mine(mechanism: Sums) -> FeatureSide:
-        check_agreed(mechanism, exchange)
-        units = exchange.unit != "row"
-        agreed = agreement(mechanism, contract.digest, f"{side.run} {folder.config.name}", len(seen), units=units)
-        return FeatureSide(folder.run_folder(contract) / "hidden", folder.secret, agreed, trace=telling.trace)
-
-    def grouped(taking_part: NDArray[np.bool_]) -> NDArray[np.int64]:
-        def make(path: Path) -> None:
-            telling.part("grouping rows that are alike")
-            size, count, seed = exchange.group_size, exchange.partitions, common.seed_of(folder)
-            store_array(path / "groups.npy", partitions(seen, size, count, seed=seed, taking_part=taking_part))
-
-        groups: NDArray[np.int64] = np.load(side.part("hidden groups", make) / "groups.npy")
-        telling.part("asking for sums of hidden groups")
-        return groups
-
-    def leaving(groups: NDArray[np.int64], labels: bytes, size: int) -> None:
-        _enter_sums(side, groups, labels)
-        telling.trace("sums entered")
-        telling.left("shuffled ciphertexts", asking.line.peer, len(seen), size)
-
-    telling.part("asking for encrypted labels")
-    return averages(*hidden_answers(asking, mine, grouped, leaving))
-
-
-def _enter_sums(side: _Side, groups: NDArray[np.int64], labels: bytes) -> None:
-    """Write down, before a batch leaves, what its sums can show; once for the labels that were encrypted."""
-    contract, count = side.contract, int(groups[:, 0].max() + 1)
-    size, partitions_of = contract.exchange.group_size, contract.exchange.partitions
-    bits = math.ceil(bits_shown(count * size, size, partitions_of))
-    shipment = Shipment(
-        contract.run, contract.label_party, version_of(side.run, np.frombuffer(labels, np.uint8)),
-        f"sums of {count:,} hidden groups in {partitions_of} partitions: of all rows together {bits:,} bits at most",
-        len(groups), 0.0, kind="hidden sums",
-    )  # fmt: skip
-    with counted_book(side.folder) as book:
-        book.enter(side.run, np.zeros((0, 16), np.uint8), shipment, groups[:0])
-
-
-def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
+def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
     """Refuse what the coin can't have given: whatever labels are, each outcome has a share between two others."""
     slack = _ODD * (0.25 / len(sent)) ** 0.5
     for outcome, (low, high) in enumerate(shares(mechanism)):
@@ -267,7 +178,7 @@ def _check_shares(sent: NDArray[Any], mechanism: Flipping) -> None:
 # --- at home ---------------------------------------------------------------------------------------------------------
 
 
-def _learnt(side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages) -> Bottom:
+def _learnt(side: _Side, sent: NDArray[Any], mechanism: Mechanism) -> Bottom:
     """What was learnt of one's own columns; columns that are withheld never reach the learner."""
     folder = side.folder
 
@@ -289,9 +200,7 @@ def shown(folder: Folder, inputs: Inputs) -> Inputs:
     return without(inputs, columns_of(folder), folder.config.learn.withheld)
 
 
-def _released(
-    side: _Side, sent: NDArray[Any], mechanism: Flipping | Averages
-) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+def _released(side: _Side, sent: NDArray[Any], mechanism: Mechanism) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only in a form in which the limit is held."""
     learn, width = side.learn, side.contract.exchange.width
 
@@ -312,27 +221,19 @@ def _released(
         codes, released = read(path)
         form = Form(**released["form"])
         worst, before = released["audit"]["worst"], released["before"]
-        return _enter(side, codes[:, : form.width], str(form), worst, before, "embedding")
+        return _enter(side, codes[:, : form.width], str(form), worst, before)
 
-    return read(_leaving(side, "release", make, entered))
+    return read(_leaving(side, make, entered))
 
 
 def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Show) -> Home:
-    """All that decoders attack with: the rows, what has left of them before, and groups where sums are asked for."""
-    contract, book = folder.one_shot, book_of(folder)
-    seen = folder.run_folder(contract) / "groups" / "groups.npy"  # by the label party: they tell who is alike
+    """All that decoders attack with: the rows, and what has left of them before."""
+    contract = folder.one_shot
     return Home(
         shown(folder, inputs), inputs, columns_of(folder), contract.train_count(rows.count), contract.exchange.width,
         folder.secret, limit=folder.config.limit, known=folder.config.learn.known, seed=common.seed_of(folder),
-        threads=common.threads_of(folder), progress=progress,
-        groups=_for_all(np.load(seen), len(inputs)) if seen.exists() else None,
-        before=_before(book, folder, rows),
-        notes=tuple(f"besides, {one.form} (run {one.run})" for one in book.all() if one.kind == "hidden sums"),
+        threads=common.threads_of(folder), progress=progress, before=_before(folder, rows),
     )  # fmt: skip
-
-
-def _for_all(groups: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    return np.concatenate([groups, np.full((count - len(groups), groups.shape[1]), -1)])
 
 
 # --- what leaves -----------------------------------------------------------------------------------------------------
@@ -342,18 +243,18 @@ def _row_keys(folder: Folder, rows: Aligned) -> Keys:
     return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder), unique=False)
 
 
-def _before(book: Shipments, folder: Folder, rows: Aligned) -> Before:
+def _before(folder: Folder, rows: Aligned) -> Before:
     """What has left of these rows; where nothing ever left of any, no key is worked out."""
-    run_id = common.run_id(folder.one_shot, rows)
-    return book.before(_row_keys(folder, rows), run_id) if book.all() else Before(run_id, {}, {})
+    book, run_id = book_of(folder), common.run_id(folder.one_shot, rows)
+    return book.before(_row_keys(folder, rows), run_id) if book.all() else Before(run_id, {})
 
 
-def _leaving(side: _Side, name: str, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:
-    """A part that may leave: made and attacked again until nothing has left that its audit has not seen."""
-    while not entered(path := side.part(name, make)):
-        side.telling.log("again", reason=f"more has left of these rows since {name} was attacked")
+def _leaving(side: _Side, make: Callable[[Path], None], entered: Callable[[Path], bool]) -> Path:
+    """The release: made and attacked again until nothing has left that its audit has not seen."""
+    while not entered(path := side.part("release", make)):
+        side.telling.log("again", reason="more has left of these rows since release was attacked")
         discard(path)
-    side.telling.trace(f"{name} entered")
+    side.telling.trace("release entered")
     return path
 
 
@@ -362,18 +263,15 @@ def _versions(home: Home) -> list[str]:
     return home.before.versions
 
 
-def _enter(
-    side: _Side, leaving: NDArray[Any], form: str, worst: float, seen: list[str], kind: Literal["embedding", "groups"]
-) -> bool:
-    """Write down what is about to be sent of which rows, the first ones; whether the audit has seen all before it."""
-    contract, count = side.contract, len(leaving)
-    version, keys = version_of(side.run, leaving), _row_keys(side.folder, side.rows)[:count]
+def _enter(side: _Side, leaving: NDArray[np.uint8], form: str, worst: float, seen: list[str]) -> bool:
+    """Write down what is about to be sent of which rows; whether the audit has seen all before it."""
+    contract, version, keys = side.contract, version_of(side.run, leaving), _row_keys(side.folder, side.rows)
     if file_facts(side.folder.data) != side.table:  # the book would know these rows by the names of others
         raise DataError(
             f"{side.folder.data} was changed while this run learnt from it, so nothing of it was sent: put it back as "
             "it was, and run `tacit train` again"
         )
-    shipment = Shipment(contract.run, contract.label_party, version, form, count, worst, kind=kind)
+    shipment = Shipment(contract.run, contract.label_party, version, form, len(leaving), worst)
     with counted_book(side.folder) as book:
         return book.enter(side.run, keys, shipment, leaving, seen)
 

@@ -6,10 +6,9 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,28 +26,22 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.config import OneShotContract
 from tacit.contracts import Link, Message
 from tacit.disk import write_json
-from tacit.errors import DataError, ProtocolError, RefusedError, UsageError
-from tacit.hidden_sums.label_side import LabelSide
-from tacit.hidden_sums.points import base
+from tacit.errors import DataError, UsageError
 from tacit.one_shot.book import Book, Terms, open_book
 from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
 from tacit.one_shot.head import Head as Fitted
 from tacit.one_shot.head import fit_head, load_head
-from tacit.one_shot.hiding import agreement, check_enough_rows, noise_of
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, outcomes
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.parts import guard, part
 from tacit.one_shot.records import Rows
-from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target, figures, read_target
 from tacit.wire.exactly_once import COINS, Tally
 from tacit.wire.line import Desk
 
 _LEFT = {
     "flips": "flipped labels",
-    "ciphertexts": "encrypted labels",
-    "sums": "sums of labels",
     "acknowledgement": "acknowledgement of its bytes",
 }
 _FAREWELL = 20.0  # seconds in which a feature party that has sent everything may say that it has heard so
@@ -86,7 +79,6 @@ def train_label(
     }
     guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
     answers.prepare()
-    answers.trace = telling.trace
     telling.trace("flips entered")
     received = Received(where / "received", answers.rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
@@ -114,9 +106,6 @@ class Answers:
     mechanism: Mechanism  # that is used
     # told what is missing where somebody answers for going on from an older copy of the folder
     restored: Callable[[str], None] | None = None
-    sent: NDArray[Any] | None = None  # what left of each row, once they are prepared; None where sums are asked for
-    trace: Callable[[str], None] = lambda _: None  # told which states hidden sums have passed
-    _sides: dict[str, LabelSide] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(cls, folder: Folder, restored: Callable[[str], None] | None = None) -> Answers:
@@ -134,78 +123,24 @@ class Answers:
         return self.folder.one_shot
 
     def prepare(self) -> None:
-        """At home: flip every label, or see that sums over groups can be paid for. What can't be is an error now."""
+        """At home: flip every label. What can't be paid for is an error now."""
         with self._book() as book:
             keys, units = _keys(self.folder, self.contract, self.rows, book)
             labels = np.where(self.target.known, self._cells(), -1).astype(np.int64)
             self.asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
-            terms = self._terms(self.contract.feature_parties)
-            if isinstance(self.mechanism, Sums):
-                if self.contract.exchange.labels == "hidden_sums":
-                    base()  # the library is there, or its absence is told now
-                    check_enough_rows(self.contract.exchange.group_size, self.units or self.train, "rows or units")
-                names = [f"{self._run_id} {name}" for name in self.contract.feature_parties]
-                book.afford(names, self.asked, self.mechanism, terms)
-                return
-            self.sent = book.release(self._run_id, self.asked, self.mechanism, terms)
+            run_id = common.run_id(self.contract, self.rows)
+            self.sent = book.release(run_id, self.asked, self.mechanism, self._terms())
             self._flips = packed(self.sent, outcomes(self.mechanism))
 
-    def tell(self, name: str, message: Message) -> Message:
+    def tell(self, message: Message) -> Message:
         """The answer to a feature party's question; the same as often as it asks."""
-        if not isinstance(self.mechanism, Sums):
-            return Message(message.step, "flips", self._flips, b"")
-        if self.contract.exchange.labels == "hidden_sums":
-            return self._hidden(name, message)
-        release, groups = f"{self._run_id} {name}", message.payload.numpy()
-        try:
-            with self._book() as book:
-                sent = book.release(release, self.asked, self.mechanism, self._terms((name,)), groups=groups)
-        except ProtocolError as error:
-            raise RefusedError("groups", str(error)) from None
-        return Message(message.step, "sums", torch.from_numpy(sent.copy()), b"")
-
-    def _hidden(self, name: str, message: Message) -> Message:
-        """Encrypted labels, or the sums of a batch; all partitions are charged before the first ciphertext leaves."""
-        run, none = f"{self._run_id} {name}", np.zeros((0, self.contract.exchange.partitions), np.int64)
-        if name not in self._sides:
-            assert isinstance(self.mechanism, Sums)
-            with self._book() as book:
-                book.release(run, self.asked, self.mechanism, self._terms((name,)), groups=none)
-                labels = np.maximum(book.frozen(run), 0)  # a row without a label adds nothing
-            units = None if self.units is None else np.unique(self.asked.units, axis=0, return_inverse=True)[1]
-            self._sides[name] = LabelSide(
-                self.folder.run_folder(self.contract) / "hidden" / name, self.folder.secret,
-                agreement(self.mechanism, self.contract.digest, run, self.train, units=units is not None), labels,
-                noise_of(self.mechanism, self.folder.secret, run), charge=partial(self._answer_once, run),
-                units=units, trace=self.trace,
-            )  # fmt: skip
-        if message.kind == "ciphertexts":
-            content = torch.frombuffer(bytearray(self._sides[name].commitment()), dtype=torch.uint8)
-            return Message(message.step, "ciphertexts", content, b"")
-        answer = self._sides[name].answer(message.step, message.payload.numpy().tobytes())
-        return Message(message.step, "sums", torch.from_numpy(np.frombuffer(answer, "<i8").astype(np.int64)), b"")
-
-    def _answer_once(self, run: str, partition: int, batch: bytes) -> None:
-        """Enter and count an answer before it is computed: an older copy of this folder must not give another one."""
-        with self._book() as book:
-            book.answer_once(run, partition, batch)
-        self.trace(f"partition {partition} charged")
+        return Message(message.step, "flips", self._flips, b"")
 
     def certificate(self) -> Certificate:
         """Of what was sent, with everything that was sent before."""
         share = float(self.target.values[self.target.known].mean()) if self.target.classes == 2 else None
         with self._book() as book:
-            delta = self.folder.config.delta
-            return certify(self.mechanism, self.train, book.summary(delta), share, delta)
-
-    @property
-    def units(self) -> int | None:
-        """How many units the rows trained on belong to; None where each row is its own."""
-        return None if self.contract.exchange.unit == "row" else len(np.unique(self.asked.units, axis=0))
-
-    @property
-    def _run_id(self) -> str:
-        return common.run_id(self.contract, self.rows)
+            return certify(self.mechanism, self.train, book.summary(), share)
 
     @contextmanager
     def _book(self) -> Iterator[Book]:
@@ -213,18 +148,17 @@ class Answers:
         tally = Tally(self.folder.tally_path_of("coins"), self.restored, COINS)
         with (
             closing(open_book(self.folder.path / "coins", self.folder.secret)) as book,
-            tally.around(lambda: book.counted),
+            tally.around(lambda: book.releases),
         ):
             yield book
 
-    def _terms(self, partners: tuple[str, ...]) -> Terms:
+    def _terms(self) -> Terms:
         config, table = self.folder.config, self.folder.table
         assert table.label is not None  # a label party's settings were checked
         return Terms(
-            run=self.contract.run, partners=partners, label=table.label, definition=self.target.definition,
-            unit=self.contract.exchange.unit, coin_id=table.coin_id or table.ids, budget=config.spendable,
-            odds_budget=config.odds_budget, delta=config.delta,
-            epoch=table.coin_epoch,
+            run=self.contract.run, partners=self.contract.feature_parties, label=table.label,
+            definition=self.target.definition, unit=self.contract.exchange.unit, coin_id=table.coin_id or table.ids,
+            budget=config.spendable, odds_budget=config.odds_budget, epoch=table.coin_epoch,
         )  # fmt: skip
 
     def _cells(self) -> NDArray[np.int64] | NDArray[np.float64]:
@@ -253,7 +187,7 @@ def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
             f"{folder.path / 'party.toml'}: with {contract.exchange.classes} classes odds must be set beside limit: "
             "write odds = 3.0, the factor that the odds of a label change by at most, or another one up to 20"
         )
-    return agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds, folder.config.delta)
+    return agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds)
 
 
 def _keys(
@@ -292,7 +226,7 @@ def _meet(answers: Answers, received: Received, telling: ExchangeTelling) -> set
     names, mechanism = contract.feature_parties, answers.mechanism.parameters()
     greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
     with ExitStack() as stack:
-        limits = label_limits(rows.count, answers.train, contract.exchange, answers.units)
+        limits = label_limits(rows.count, contract.exchange.width)
         door = stack.enter_context(server(folder, contract, limits))
 
         def greet(link: Link) -> None:

@@ -28,7 +28,6 @@ from tacit.one_shot.certificate import Certificate
 from tacit.one_shot.exchange import Received
 from tacit.one_shot.learn import load_bottom
 from tacit.one_shot.mechanisms import Mechanism, described, read_mechanism
-from tacit.one_shot.sums import Sums
 from tacit.views.progress import Show
 from tacit.views.report.document import NotTested, Report, Worst
 from tacit.views.report.exchanged import Certified, Charged, ColumnRead, Departure, Exchanged, Figure, Released
@@ -79,12 +78,10 @@ def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
     certificate, limit = answers.certificate(), folder.config.limit
     train, mechanism, labels = answers.train, answers.mechanism, answers.asked.labels
     column, checked = folder.table.label, ""
-    drawn: measured.Area | None = None
     assert column is not None  # a label party's settings were checked
     with closing(open_book(folder.path / "coins", folder.secret)) as book:
-        if not isinstance(mechanism, Sums):
-            coins = book.coins(column, answers.target.definition, folder.table.coin_epoch)
-            drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
+        coins = book.coins(column, answers.target.definition, folder.table.coin_epoch)
+        drawn = measured.canaries(coins, mechanism, min(_CANARIES, max(1000, train)), folder.secret)
         certified = _certified(folder, certificate, book)
         if again:
             found = book.check()
@@ -92,9 +89,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
                 f"All {found.bits:,} flipped labels of {count(found.releases, 'exchange')} were drawn again, and are "
                 "what the secret and the labels as they were first sent give."
             )
-    told_truth = None
-    if answers.sent is not None and not isinstance(mechanism, Sums):
-        told_truth = measured.told_truth(mechanism, answers.sent, labels)
+    told_truth = measured.told_truth(mechanism, answers.sent, labels)
     figures = [
         _area(
             "labels told by what was sent", told_truth, mechanism.auc,
@@ -118,17 +113,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
         worst=Worst(attack="certified bound", value=certificate.auc, low=certificate.auc, high=certificate.auc),
         exchange=Exchanged(certificate=certified, figures=told, departures=_departures(where), checked=checked),
         not_tested=_NEVER_LABELS,
-        assumptions=_ASSUMED_LABELS if not certificate.assumed else _assumed_hidden(certificate),
-    )
-
-
-def _assumed_hidden(certificate: Certificate) -> tuple[str, ...]:
-    """Where labels were ever sent encrypted, the bound is no arithmetic alone."""
-    return (
-        "Flipped labels, noise and the keys of encrypted labels come from keys/secret, which nobody else has.",
-        f"The bound holds {certificate.assumed}. Whoever breaks this later opens what was kept of it until then.",
-        "A measurement is one look at it, with a 95% interval; what sums told is not measured, only bounded.",
-        _ASSUMED_LABELS[2],
+        assumptions=_ASSUMED_LABELS,
     )
 
 
@@ -160,8 +145,6 @@ def _area(name: str, found: measured.Area | None, most: float | None, about: str
 def _beyond_columns(folder: Folder, where: Path, answers: Answers, labels: NDArray[np.int64]) -> list[Figure | None]:
     """What partners tell of labels without what was sent and with it, as far as embeddings show what they have."""
     contract = folder.one_shot
-    if answers.sent is None:
-        return []
     received = Received(where / "received", aligned(folder).count, contract.exchange.width)
     columns = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)[: len(labels)]
     mechanism = answers.mechanism

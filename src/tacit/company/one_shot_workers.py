@@ -23,12 +23,10 @@ from tacit.company.models import load_factory
 from tacit.company.one_shot_common import threads_of
 from tacit.errors import DataError, UsageError
 from tacit.one_shot.forms import shown
-from tacit.one_shot.grouping import Averages
 from tacit.one_shot.learn import Learner, learner
 from tacit.one_shot.learn.network import Network
 from tacit.one_shot.learn.own import own
-from tacit.one_shot.mechanisms import Flipping, read_mechanism
-from tacit.one_shot.sums import Sums
+from tacit.one_shot.mechanisms import Mechanism, read_mechanism
 from tacit.one_shot.workers import Workers
 
 ALIGNED, ALL = "inputs", "inputs of all rows"
@@ -101,10 +99,9 @@ def follow(folder: Folder, workers: Workers) -> None:
             )  # fmt: skip
 
 
-def told(path: Path) -> tuple[NDArray[Any], Flipping | Averages]:
+def told(path: Path) -> tuple[NDArray[Any], Mechanism]:
     """What was told about the training rows' labels, and what it means, from the part of a run in which it is kept."""
-    mechanism = read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
-    return np.load(path / "sent.npy"), Averages() if isinstance(mechanism, Sums) else mechanism
+    return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
 
 
 def _run(folder: Folder) -> Path:

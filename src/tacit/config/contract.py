@@ -73,8 +73,6 @@ class Exchange(Section):
 
     Attributes:
         width: numbers that each feature party sends of a row, each in 256 ranks at most.
-        labels: how labels are sent: each flipped once ("flips"), or sums over groups of rows with noise, groups that
-            the label party sees ("sums") or that it does not see ("hidden_sums", with the extra `[sums]`).
         target: what labels are: one of a few classes, or a number.
         classes: how many there are, for the target "classes"; labels are 0, 1, ...
         low: the lowest number; lower ones count as this one. For the target "number".
@@ -83,12 +81,9 @@ class Exchange(Section):
         rare: which of two classes is the rare one, which everybody may know; a coin that spares the other one tells
             more about it at the same limit.
         unit: "row", or the column of the label party whose rows with one value, such as a person's, count together.
-        group_size: rows of a group, for sums: about, or exactly where they are hidden.
-        partitions: how many groupings of all rows are answered; for sums.
     """
 
     width: Annotated[Whole, Field(le=WIDEST)] = Field(examples=["8"])
-    labels: Literal["flips", "sums", "hidden_sums"] = "flips"
     target: Literal["classes", "number"] = "classes"
     classes: Annotated[Whole, Field(ge=2, le=1000)] = 2
     low: Number | None = None
@@ -96,8 +91,6 @@ class Exchange(Section):
     cells: Annotated[Whole, Field(ge=2, le=64)] = 16
     rare: Literal["positive", "negative", "neither"] = "neither"
     unit: Text = "row"
-    group_size: Annotated[Whole, Field(ge=2)] = 32
-    partitions: Annotated[Whole, Field(le=64)] = 4
 
     def _problems(self) -> Iterator[Problem]:
         if self.target == "number":
@@ -107,10 +100,6 @@ class Exchange(Section):
                 yield "classes", 'is for the target "classes": remove it, or write cells'
         elif self.low is not None or self.high is not None:
             yield "low", 'low and high are for the target "number": remove them, or write target = "number"'
-        if self.labels == "sums" and (self.classes != 2 or self.unit != "row"):
-            yield "labels", 'sums are for two classes or a number, and for the unit "row": write "flips"'
-        if self.labels == "hidden_sums" and (self.classes != 2 or self.target == "number"):
-            yield "labels", 'hidden sums are for two classes: write "flips", or "sums" for a number'
         if self.rare != "neither" and (self.target == "number" or self.classes != 2):
             yield "rare", 'is for two classes: write rare = "neither"'
 

@@ -268,8 +268,6 @@ class Party(File):
         on_limit: what to do where it would be passed: training pauses, or the run ends for good.
         budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
             in all runs; 0.75 if not given, and 1 for none. It takes a protection that has a bound for every row.
-        delta: of a label party that answers with sums, whose noise has no odds that hold for every row: the probability
-            with which odds may be passed; 0.005 if not given.
         odds_budget: of a label party: the factor that the odds of any label may change by over all releases of one-shot
             trainings.
         network: the address.
@@ -294,7 +292,6 @@ class Party(File):
     budget: Number | None = Field(default=None, examples=["0.7"])
     odds: Number | None = Field(default=None, examples=["3.0"])
     odds_budget: Number = Field(default=ODDS_BUDGET, examples=["20.0"])
-    delta: Annotated[Number, Field(gt=1e-9, lt=0.5)] = 0.005
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
     model: Model = Model(name="wide_deep")

@@ -23,7 +23,6 @@ label> limit = 0.6  # leak AUC of your labels (0.5: a coin flip, 1: an open book
 label> # odds = 3.0  # one-shot: the factor that the odds of a label change by at most; limit / (1 - limit) without it
 label> # budget = 0.75  # that the worst case of any example may reach, over all visits in all runs; 1 for no budget
 label> # odds_budget = 20.0  # one-shot: that the odds of any label may change by, over all releases
-label> # delta = 0.005  # one-shot with sums: the probability with which odds may be passed; flips never pass them
 features> # limit = 0.3  # share of your columns' variance that no attack on your embeddings may read: 0 is nothing, 1 everything
 on_limit = "pause"  # or "stop": what to do before it is passed
 
@@ -134,7 +133,6 @@ split> [cut]
 split> widths = $widths  # what each feature party sends of a row: a width, or a shape such as [32, 8, 8]
 one_shot> [exchange]
 one_shot> width = 8  # numbers that each feature party sends of a row, 1 to 128: few tell little of its columns
-one_shot> labels = "flips"  # each is flipped once; "sums": noisy sums over groups, which show who is alike; "hidden_sums": do not
 one_shot> target = "classes"  # or "number", with low, high and cells
 one_shot> classes = 2  # labels are 0, 1, ...
 one_shot> # low = 0.0  # of a number: lower ones count as this one
@@ -142,8 +140,6 @@ one_shot> # high = 180.0  # higher ones as this one
 one_shot> # cells = 16  # steps between the two
 one_shot> rare = "neither"  # "positive" or "negative" where one of two classes is rare, and may be known to be
 one_shot> unit = "row"  # or the label party's column whose rows with one value, such as a person's, count together
-one_shot> # group_size = 32  # rows of a group, for sums
-one_shot> # partitions = 4  # groupings of all rows, for sums
 
 [alignment]
 largest_set = 10_000_000  # ids; more are refused before any work is done for them

@@ -11,7 +11,6 @@ import polars as pl
 
 from tacit.company.align import aligned
 from tacit.company.folder import Folder
-from tacit.errors import UsageError
 from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, Progress, align_and_train, set_up
 from tacit.serve.halves import load_embedder, load_scorer
@@ -37,18 +36,15 @@ _TARGETS = {
 
 def prepare(
     out: Path, *, rows: int | None = None, seed: int, width: int = 1, limit: float = 0.6, odds: float | None = 3.0,
-    label: Label = "late", hidden_sums: bool = False,
+    label: Label = "late",
 ) -> tuple[Company, Company]:  # fmt: skip
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
     Returns the airline, which has the labels, and the airport.
     """
-    if hidden_sums and label != "late":
-        raise UsageError("hidden sums are of two classes: leave --label out, or --hidden-sums")
     limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
     threads = os.cpu_count() or 1  # they work one after the other
-    target = _TARGETS[label] + ('\nlabels = "hidden_sums"' if hidden_sums else "")
-    contract = _CONTRACT.format(width=width, target=target)
+    contract = _CONTRACT.format(width=width, target=_TARGETS[label])
     return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
@@ -70,8 +66,8 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
                 return
 
     outcome, told = align_and_train(airline, airport, show, progress)
-    release, sent = airport.read("release/release.json"), ("flipped labels", "encrypted labels")
-    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] in sent)
+    release = airport.read("release/release.json")
+    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] == "flipped labels")
     return {
         **told,
         **{name: outcome[name] for name in ("figures", "alone", "certificate")},

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hmac
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.disk import make_folder
-from tacit.errors import RefusedError, StorageError, UsageError
+from tacit.errors import StorageError, UsageError
 from tacit.one_shot.charges import TABLES, Charges
 from tacit.one_shot.coins import Coins
-from tacit.one_shot.mechanisms import Mechanism, odds_of, read_mechanism, sent_dtype
+from tacit.one_shot.mechanisms import Mechanism, read_mechanism, sent_dtype
 from tacit.one_shot.records import (
     Checked,
     Keys,
@@ -36,8 +36,8 @@ from tacit.one_shot.records import (
     keyed,
     sealed,
     sqlite_errors,
+    sums_refused,
 )
-from tacit.one_shot.sums import Sums
 
 __all__ = ["Book", "Terms", "open_book"]
 
@@ -46,11 +46,6 @@ _VERSION = "1"
 _CHUNK = 1 << 16  # rows whose keys and bits lie together
 
 Numbers = NDArray[np.int64]
-Groups = Numbers | None
-
-
-class _UndoneError(Exception):
-    """Ends a transaction that was only tried."""
 
 
 def open_book(folder: Path, secret: bytes) -> Book:
@@ -95,6 +90,7 @@ class Book:
                 facts = {"version": _VERSION, "secret": said}
                 self._db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
             known = dict(self._db.execute("SELECT name, value FROM facts"))
+            used = [json.loads(parameters) for (parameters,) in self._db.execute("SELECT parameters FROM mechanisms")]
         if known.get("version") != _VERSION:
             raise StorageError(f"{self.path}: written by another version of Tacit: go on with that one")
         if known.get("secret") != said:
@@ -102,6 +98,8 @@ class Book:
                 f"{self.path}: its labels were flipped with another keys/secret, and flipped anew they would tell more:"
                 " bring that secret back"
             )
+        if any(one["mechanism"] in ("sums", "hidden sums") for one in used):
+            raise sums_refused(self.path)
 
     # --- a release ---------------------------------------------------------------------------------------------------
 
@@ -109,77 +107,47 @@ class Book:
         """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
         return keyed(self._secret, hashes, what)
 
-    def release(
-        self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms, *, groups: Groups = None
-    ) -> NDArray[Any]:
+    def release(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 
-        `run_id` names this run over this alignment. For sums, groups (rows, partitions) have one answer for good, as
-        the first question of this run was; there are no rows of them where groups are hidden, whose answers are not the
-        book's.
+        `run_id` names this run over this alignment.
         """
         parameters, keys = json.dumps(mechanism.parameters(), sort_keys=True), rows.keys
         with self._transaction():
             known = self._entered(run_id)
             if known is not None:
-                return self._again(known[0], known[1], parameters, keys, groups)
-            mine, labels = self._charged(run_id, rows, mechanism, terms)
+                return self._again(*known, parameters, keys)
+            mine, labels = self._charged(rows, mechanism, terms)
             self._within(terms)
-            sent = self._drawn(run_id, mechanism, keys, labels, terms.coin, groups)
+            sent = self.coins(*terms.coin).draw(mechanism, keys, labels)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = (now, terms.run, json.dumps(list(terms.partners)), mine, len(keys), mechanism.auc)
             seal = sealed(self._secret, run_id, parameters, keys, sent)
             number = self._db.execute(
                 "INSERT INTO releases (run_id, time, run, partners, mechanism, rows, auc, odds, seal)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (run_id, *facts, odds_of(mechanism, terms.delta), seal),
+                (run_id, *facts, mechanism.odds, seal),
             ).lastrowid
-            for at, start in enumerate(range(0, max(len(sent), len(keys)), _CHUNK)):
+            for at, start in enumerate(range(0, len(keys), _CHUNK)):
                 part = slice(start, start + _CHUNK)
-                asked = None if groups is None else groups[part].tobytes()
-                row = (number, at, keys[part].tobytes(), sent[part].tobytes(), asked)
-                self._db.execute(
-                    "INSERT INTO released (release, chunk, keys, sent, groups) VALUES (?, ?, ?, ?, ?)", row
-                )
+                row = (number, at, keys[part].tobytes(), sent[part].tobytes())
+                self._db.execute("INSERT INTO released (release, chunk, keys, sent) VALUES (?, ?, ?, ?)", row)
         return sent
 
-    def _entered(self, run_id: str) -> tuple[int, str, int] | None:
-        """The number of a run's release, the parameters of its mechanism, and the series of its coins."""
-        asked = "SELECT r.id, m.parameters, m.series FROM releases r JOIN mechanisms m ON m.id = r.mechanism"
-        found: tuple[int, str, int] | None = self._db.execute(f"{asked} WHERE run_id = ?", (run_id,)).fetchone()
+    def _entered(self, run_id: str) -> tuple[int, str] | None:
+        """The number of a run's release, and the parameters of its mechanism."""
+        asked = "SELECT r.id, m.parameters FROM releases r JOIN mechanisms m ON m.id = r.mechanism"
+        found: tuple[int, str] | None = self._db.execute(f"{asked} WHERE run_id = ?", (run_id,)).fetchone()
         return found
 
-    def frozen(self, run_id: str) -> Numbers:
-        """The labels that a release of this run froze, in the order of its rows."""
-        entered = self._entered(run_id)
-        assert entered is not None
-        release, parameters, series = entered
-        return self._frozen(series, self._stored(release, read_mechanism(json.loads(parameters)))[0])
-
-    def answer_once(self, run_id: str, partition: int, batch: bytes) -> None:
-        """Enter the one batch that a partition of hidden sums is answered for; another one is refused for good."""
-        with self._transaction():
-            known = self._first(f"hidden {run_id} {partition}", batch.hex())
-        if known != batch.hex():
-            raise RefusedError("hidden sums", "another batch of this partition was answered")
-
-    def afford(self, run_ids: Sequence[str], rows: Rows, mechanism: Mechanism, terms: Terms) -> None:
-        """See that so many releases can be paid for, and enter nothing; those that are entered are."""
-        with suppress(_UndoneError), self._transaction():
-            for run_id in run_ids:
-                if self._entered(run_id) is None:
-                    self._charged(run_id, rows, mechanism, terms)
-                    self._within(terms)
-            raise _UndoneError
-
-    def _charged(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, Numbers]:
+    def _charged(self, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, Numbers]:
         """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
         self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
         by = str(list(terms.coin_id))
         self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
-        # Limits of one coin are nested; sums have fresh noise for every question, so each is a series of its own.
-        nested = f"{mechanism.series} of {run_id}" if isinstance(mechanism, Sums) else mechanism.series
-        series = self._number("series", label=terms.label, definition=terms.definition, coin=nested, epoch=terms.epoch)
+        series = self._number(
+            "series", label=terms.label, definition=terms.definition, coin=mechanism.series, epoch=terms.epoch
+        )
         parameters = json.dumps(mechanism.parameters(), sort_keys=True)
         mine = self._number("mechanisms", series=series, parameters=parameters)
         return mine, self._freeze(series, mine, mechanism, rows)
@@ -188,32 +156,14 @@ class Book:
         """The coins of a label."""
         return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
-    def _drawn(
-        self, run_id: str, mechanism: Mechanism, keys: Keys, labels: Numbers, coin: tuple[Any, ...], groups: Groups
-    ) -> NDArray[Any]:
-        """What leaves of these labels: a function of the secret and of what is written down."""
-        if not isinstance(mechanism, Sums):
-            return self.coins(*coin).draw(mechanism, keys, labels)
-        assert groups is not None
-        if not len(groups):  # hidden sums: what left is kept beside the run, and only labels and charges are here
-            return np.zeros(0, np.int64)
-        answers = [
-            mechanism.answer(self._secret, np.ascontiguousarray(partition), labels, number=number, run=run_id)
-            for number, partition in enumerate(groups.T)
-        ]
-        return np.concatenate(answers)
-
-    def _again(self, release: int, entered: str, asked: str, keys: Keys, groups: Groups) -> NDArray[Any]:
+    def _again(self, release: int, entered: str, asked: str, keys: Keys) -> NDArray[Any]:
         """What was entered for this run before."""
-        sent, before, place, same = bytearray(), bytearray(), 0, True
-        stored = "SELECT keys, sent, groups FROM released WHERE release = ? ORDER BY chunk"
-        for some, out, grouped in self._db.execute(stored, (release,)):  # all of them would be large
+        sent, place, same = bytearray(), 0, True
+        stored = "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk"
+        for some, out in self._db.execute(stored, (release,)):  # all of them would be large
             same &= keys[place : place + len(some) // 16].tobytes() == some
             place += len(some) // 16
             sent += out
-            before += grouped or b""
-        if groups is not None and before != groups.tobytes():
-            raise RefusedError("groups", "other groups were answered before in this run: a run has one answer")
         if entered != asked or not same or place != len(keys):
             what = "another mechanism" if entered != asked else "other rows"
             raise UsageError(
@@ -278,7 +228,7 @@ class Book:
 
     def _within(self, terms: Terms) -> None:
         """Refuse what would come to more than the budgets for any unit that is asked about."""
-        for charge in Charges(self._db).all("WHERE unit IN (SELECT unit FROM temp.asked)", terms.delta):
+        for charge in Charges(self._db).all("WHERE unit IN (SELECT unit FROM temp.asked)"):
             for name, what, value, most in (
                 ("budget", "leak AUC", charge.auc, terms.budget),
                 ("odds_budget", "factor of the odds", charge.odds, terms.odds_budget),
@@ -297,14 +247,8 @@ class Book:
         """How many there were."""
         return int(self._db.execute("SELECT COUNT(*) FROM releases").fetchone()[0])
 
-    @property
-    def counted(self) -> int:
-        """Releases and answers of hidden sums together: of a copy that is older than what left it is smaller."""
-        (answers,) = self._db.execute("SELECT COUNT(*) FROM facts WHERE name LIKE 'hidden %'").fetchone()
-        return self.releases + int(answers)
-
-    def summary(self, delta: float = 0.0) -> Summary:
-        """What was released and what it adds up to, by unit; where sums were, odds but for this probability."""
+    def summary(self) -> Summary:
+        """What was released and what it adds up to, by unit."""
         unit = self._db.execute("SELECT value FROM facts WHERE name = 'unit'").fetchone()
         told = self._db.execute(
             "SELECT r.run, r.time, r.partners, s.label, m.parameters, r.rows, r.auc, r.odds FROM releases r"
@@ -314,7 +258,7 @@ class Book:
             Release(run, time, tuple(json.loads(partners)), label, json.loads(parameters), rows, auc, odds)
             for run, time, partners, label, parameters, rows, auc, odds in told
         )
-        charges = sorted(Charges(self._db).all(delta=delta), key=lambda one: (-one.auc, -one.odds))
+        charges = sorted(Charges(self._db).all(), key=lambda one: (-one.auc, -one.odds))
         (labels,) = self._db.execute("SELECT COUNT(*) FROM frozen").fetchone()
         return Summary("row" if unit is None else unit[0], releases, tuple(charges), labels)
 
@@ -327,8 +271,8 @@ class Book:
         releases = bits = 0
         for number, run_id, run, seal, parameters, series, *coin in self._db.execute(asked).fetchall():
             mechanism = read_mechanism(json.loads(parameters))
-            keys, sent, groups = self._stored(number, mechanism)
-            drawn = self._drawn(run_id, mechanism, keys, self._frozen(series, keys), tuple(coin), groups)
+            keys, sent = self._stored(number, mechanism)
+            drawn = self.coins(*coin).draw(mechanism, keys, self._frozen(series, keys))
             if not np.array_equal(drawn, sent) or seal != sealed(self._secret, run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
@@ -337,15 +281,12 @@ class Book:
             releases, bits = releases + 1, bits + len(sent)
         return Checked(releases, bits)
 
-    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any], Groups]:
-        """Of a release: whose labels, what left, and the groups that were asked for."""
-        asked = "SELECT keys, sent, groups FROM released WHERE release = ? ORDER BY chunk"
+    def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any]]:
+        """Of a release: whose labels, and what left."""
+        asked = "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk"
         found = self._db.execute(asked, (release,)).fetchall()
-        keys, sent, groups = (b"".join(part or b"" for part in parts) for parts in zip(*found, strict=True))
-        asked_for = None
-        if isinstance(mechanism, Sums):
-            asked_for = np.frombuffer(groups, np.int64).reshape(-1, mechanism.partitions)
-        return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism)), asked_for
+        keys, sent = (b"".join(parts) for parts in zip(*found, strict=True))
+        return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism))
 
     def _frozen(self, series: int, keys: Keys) -> Numbers:
         places, labels, missing = Places(keys), np.empty(len(keys), np.int64), np.ones(len(keys), np.bool_)

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.one_shot.flips import Flips
-from tacit.one_shot.mechanisms import Mechanism, described, odds_of
+from tacit.one_shot.mechanisms import Mechanism, described
 from tacit.one_shot.records import Summary
-from tacit.one_shot.sums import Sums
 
 # what no bound on messages bounds
 NOT_COVERED = (
@@ -19,11 +18,6 @@ NOT_COVERED = (
     "predictions of the private model that are shown to the partner: they void the certificate",
     'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'
     " which has a ledger of its own; and what left before a restore that somebody answered for (on record)",
-)
-
-_ASSUMED = (
-    "as long as nobody computes discrete logarithms in the group secp256k1 or finds a structure in SHAKE256: who does "
-    "can open labels that were sent encrypted, for sums over hidden groups"
 )
 
 
@@ -43,19 +37,16 @@ class Certificate:
     # how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else
     after: tuple[float, float] | None
     why: str  # what decided, where the odds did and not the limit
-    delta: float = 0.0  # the probability with which the odds may be passed; 0 but for sums
-    assumed: str = ""  # what else must hold, where sums over hidden groups were ever among what was sent; else empty
 
     @property
     def sentence(self) -> str:
         """The one sentence."""
-        but = f" (but for a probability of {self.delta:g})" if self.delta else ""
         return (
             f"Of two {self.unit}s with different labels that nothing else tells apart, whoever receives everything "
             "that this party has sent, knows all other labels and computes whatever they like tells which is which "
             f"with an AUC of at most {_up(self.total_auc)} (0.5 is a coin flip, 1 an open book); and the odds of any "
-            f"label change by at most a factor of {_up(self.total_odds)}{but}. This is a bound, not a measurement; it "
-            f"holds against any partner, honest or not{self.assumed and ', ' + self.assumed}."
+            f"label change by at most a factor of {_up(self.total_odds)}. This is a bound, not a measurement; it holds "
+            "against any partner, honest or not."
         )
 
     @property
@@ -70,22 +61,18 @@ class Certificate:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, sentences included; what is assumed stands in the first of them."""
-        said = asdict(self)
-        del said["assumed"]
-        return {**said, "sentence": self.sentence, "posterior": self.posterior, "not_covered": list(NOT_COVERED)}
+        """For JSON, sentences included."""
+        words = {"sentence": self.sentence, "posterior": self.posterior, "not_covered": list(NOT_COVERED)}
+        return asdict(self) | words
 
 
-def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None, delta: float = 0.0) -> Certificate:
+def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None) -> Certificate:
     """The certificate of an exchange."""
-    sent = [mechanism.parameters(), *(release.parameters for release in total.releases)]
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
         mechanism=described(mechanism), parameters=dict(mechanism.parameters()), rows=rows, unit=total.unit,
-        auc=mechanism.auc, odds=odds_of(mechanism, delta), total_auc=total.auc, total_odds=total.odds, share=share,
+        auc=mechanism.auc, odds=mechanism.odds, total_auc=total.auc, total_odds=total.odds, share=share,
         after=after, why=mechanism.why if isinstance(mechanism, Flips) else "",
-        delta=delta if isinstance(mechanism, Sums) else total.delta,
-        assumed=_ASSUMED if any(mine["mechanism"] == "hidden sums" for mine in sent) else "",
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sqlite3
 from collections.abc import Iterator
 from functools import reduce
@@ -11,7 +10,6 @@ from functools import reduce
 from tacit.one_shot.loss import Loss
 from tacit.one_shot.mechanisms import described, read_mechanism
 from tacit.one_shot.records import Charge
-from tacit.one_shot.sums import Sums
 
 TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -40,11 +38,10 @@ class Charges:
         self._db = db
         self._parts: dict[tuple[int, int], tuple[Loss, str]] = {}
 
-    def all(self, which: str = "", delta: float = 0.0) -> Iterator[Charge]:
+    def all(self, which: str = "") -> Iterator[Charge]:
         """What units have come to; units whose labels went through the same are one line.
 
-        `which` of the frozen labels count, in SQL; where sums were among it, odds may be passed with the probability
-        `delta`.
+        `which` of the frozen labels count, in SQL.
         """
         counted = f"SELECT unit, mechanism, COUNT(*) c FROM frozen {which} GROUP BY unit, mechanism"
         joined = "group_concat(mechanism || ':' || c, ' ')"
@@ -52,15 +49,12 @@ class Charges:
         for profile, units in self._db.execute(f"SELECT p, COUNT(*) FROM ({profiles}) GROUP BY p").fetchall():
             parts = [self._charged(*map(int, part.split(":"))) for part in profile.split()]
             loss, words = reduce(Loss.then, (each for each, _ in parts)), ", ".join(said for _, said in parts)
-            but = delta if math.isinf(loss.odds()) else 0.0
-            yield Charge(units, loss.auc(), loss.odds(but), words, but)
+            yield Charge(units, loss.auc(), loss.odds(), words)
 
     def _charged(self, mechanism: int, rows: int) -> tuple[Loss, str]:
         """Of so many rows of one unit that went through a mechanism, each with a coin of its own; and in words."""
         if (mechanism, rows) not in self._parts:
             (said,) = self._db.execute("SELECT parameters FROM mechanisms WHERE id = ?", (mechanism,)).fetchone()
             made = read_mechanism(json.loads(said))
-            # a partition of hidden sums has one row of a unit, so they are charged once
-            count = 1 if isinstance(made, Sums) and made.hidden else rows
-            self._parts[mechanism, rows] = made.loss().times(count), f"{count} x {described(made)}"
+            self._parts[mechanism, rows] = made.loss().times(rows), f"{rows} x {described(made)}"
         return self._parts[mechanism, rows]

@@ -6,7 +6,6 @@ Each is given codes and answers of rows that the attacker knows, and the codes o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -261,13 +260,6 @@ def _drawn_to_all(answers: Floats, counts: Places, sums: Floats) -> Floats:
     between = np.maximum((alike - whole) / (groups - 1) - within, 0.0) / usual
     prior = within / np.maximum(between, 1e-9)
     return np.asarray(np.clip(prior, 0.1, 1e4), dtype=np.float32)
-
-
-def grouped(groups: NDArray[np.integer[Any]], known: Places, answers: Floats, asked: Places) -> Floats:
-    """The mean answers of the known rows in the same groups, averaged over the partitions."""
-    parts = [groups[:, [place]] for place in range(groups.shape[1])]
-    found = [exact(Table.look_up(part[known], part[asked]), answers) for part in parts]
-    return np.asarray(np.mean(found, axis=0), dtype=np.float32)
 
 
 def nearest(known: Floats, answers: Floats, asked: Floats, table: Table, *, seed: int) -> Floats:

@@ -5,9 +5,8 @@
     feature party                                   label party
     hello                                     -->
                                               <--   hello, with the mechanism
-    flips (asked for), or groups of rows,     -->
-    or ciphertexts (asked for), then batches
-                                              <--   flips: what is sent of each training row's label; or sums of groups
+    flips (asked for)                         -->
+                                              <--   flips: what is sent of each training row's label
     (learns, attacks its own embedding, as long as it likes; the link may break and come back)
     embedding: ranks of all rows              -->
                                               <--   acknowledgement: a digest of the bytes, before they are opened
@@ -33,15 +32,10 @@ import torch
 from numpy.typing import NDArray
 
 from tacit._version import __version__
-from tacit.config import Exchange
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.hidden_sums.encryption import EncryptedLabels
-from tacit.hidden_sums.messages import masks_shape, size_of
-from tacit.hidden_sums.shuffle import Shuffle
 from tacit.one_shot.mechanisms import Mechanism, outcomes, read_mechanism
 from tacit.one_shot.parts import store_array
-from tacit.one_shot.sums import Sums
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import DeskLine, Dialer, refused_by
 
@@ -126,33 +120,17 @@ def unpacked(payload: torch.Tensor, count: int, classes: int) -> NDArray[Any]:
     return found.astype(np.int16)
 
 
-def feature_limits(train: int, exchange: Exchange) -> dict[str, Limit]:
+def feature_limits(train: int) -> dict[str, Limit]:
     """What may come to a feature party."""
     common = dict.fromkeys(("hello", "refusal", "acknowledgement", "done"), CONTROL)
-    if exchange.labels == "hidden_sums":
-        shapes, groups = EncryptedLabels.shapes(train), train // exchange.group_size
-        if exchange.unit == "row":
-            sums = Limit(torch.int64, (groups,))
-        else:  # how many units there are, the label party says
-            shapes, sums = shapes | masks_shape(train, exchange.partitions), Limit(torch.int64, (AtMost(groups),))
-        return {**common, "ciphertexts": Limit(torch.uint8, (size_of(shapes),)), "sums": sums}
-    if exchange.labels == "sums":
-        return {**common, "sums": Limit(torch.int64, (AtMost(exchange.partitions * train),))}
     return {**common, "flips": Limit(torch.uint8, (AtMost(2 * train),))}  # how many they are, the mechanism says
 
 
-def label_limits(count: int, train: int, exchange: Exchange, units: int | None = None) -> dict[str, Limit]:
-    """What may come to a label party, to the exact shape; of hidden sums a row of each unit, where there are units."""
-    asked = {"flips": Limit(torch.uint8, (0,))}
-    if exchange.labels == "hidden_sums":
-        batch = Limit(torch.uint8, (size_of(Shuffle.shapes(train if units is None else units)),))
-        asked = {"ciphertexts": Limit(torch.uint8, (0,)), "batch": batch}
-    elif exchange.labels == "sums":
-        asked = {"groups": Limit(torch.int64, (train, exchange.partitions))}
-    width = exchange.width
+def label_limits(count: int, width: int) -> dict[str, Limit]:
+    """What may come to a label party, to the exact shape."""
     return {
         **dict.fromkeys(("hello", "refusal", "done"), CONTROL),
-        **asked,
+        "flips": Limit(torch.uint8, (0,)),
         "embedding": Limit(torch.uint8, (AtMost(min(count, rows_of_chunk(width))), width)),
     }
 
@@ -204,24 +182,8 @@ class Asking:
     def flips(self, count: int) -> NDArray[Any]:
         """What is sent of the labels of so many rows."""
         answer = self.ask(Message(0, "flips", torch.empty(0, dtype=torch.uint8), b""), "flips")
-        if self.mechanism is None or isinstance(self.mechanism, Sums):
-            raise ProtocolError(f"{self.line.peer} answers with sums, and flips were agreed on")
+        assert self.mechanism is not None  # it was greeted with one
         return unpacked(answer.payload, count, outcomes(self.mechanism))
-
-    def sums(self, groups: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """The noisy sum of labels of each group, for each partition of groups (rows, partitions) from 0 on."""
-        answer = self.ask(Message(0, "groups", torch.from_numpy(np.ascontiguousarray(groups)), b""), "sums")
-        counts = (groups.max(axis=0) + 1).tolist()
-        if len(answer.payload) != sum(counts):
-            raise ProtocolError(f"{self.line.peer} sent {len(answer.payload)} sums of {sum(counts)} groups")
-        if not isinstance(self.mechanism, Sums):
-            raise ProtocolError(f"{self.line.peer} flips labels, and sums were agreed on")
-        found = np.split(answer.payload.numpy(), np.cumsum(counts)[:-1])
-        far = self.mechanism.reach
-        for partition, sums in zip(groups.T, found, strict=True):
-            if ((sums < -far) | (sums > np.bincount(partition) * self.mechanism.span + far)).any():
-                raise ProtocolError(f"{self.line.peer} sent sums that no labels and no noise of its own give")
-        return found
 
     def deliver(self, codes: NDArray[np.uint8], progress: Callable[[int, int], None] = lambda *_: None) -> None:
         """Send an embedding, and see that what arrived is what was sent."""
@@ -253,7 +215,7 @@ def greet_feature_party(link: Link, greeting: Greeting, *, patience: float = 10.
 
 def answer_all(
     lines: Mapping[str, DeskLine],
-    tell: Callable[[str, Message], Message],
+    tell: Callable[[Message], Message],
     received: Received,
     *,
     waiting: Callable[[str], None] = lambda _: None,
@@ -293,9 +255,9 @@ def answer_all(
                 done.add(name)
 
 
-def _answer(name: str, message: Message, tell: Callable[[str, Message], Message], received: Received) -> Message:
-    if message.kind in ("flips", "groups", "ciphertexts", "batch"):
-        return tell(name, message)
+def _answer(name: str, message: Message, tell: Callable[[Message], Message], received: Received) -> Message:
+    if message.kind == "flips":
+        return tell(message)
     if message.kind == "embedding":
         said = received.take(name, message.step, message.payload.numpy())
         return control("acknowledgement", message.step, {"sha256": said})

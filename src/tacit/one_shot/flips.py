@@ -210,11 +210,11 @@ def odds_of(value: Any) -> Fraction:
     return odds
 
 
-def share_of(value: Any, name: str = "share") -> Fraction:
+def share_of(value: Any) -> Fraction:
     """A share of rows or labels."""
-    share = _number(name, value)
+    share = _number("share", value)
     if not 0 <= share <= 1:
-        raise UsageError(f"{name} = {value!r}: it lies between 0 and 1")
+        raise UsageError(f"share = {value!r}: it lies between 0 and 1")
     return share
 
 

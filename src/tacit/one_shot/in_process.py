@@ -31,12 +31,11 @@ from tacit.one_shot.head import Head, fit_head
 from tacit.one_shot.learn import learner as named_learner
 from tacit.one_shot.learn.network import Network
 from tacit.one_shot.learn.own import own as own_learner
-from tacit.one_shot.mechanisms import Flipping, agreed_mechanism, described
+from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, described
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.reading import Reader, labels_of, looked_for
 from tacit.one_shot.records import Charge, Summary
 from tacit.one_shot.releasing import Home, Released, above_floor, release
-from tacit.one_shot.sums import Sums
 from tacit.one_shot.target import Target, figures, read_target
 
 _WIDE = 100  # characters of a line of a result
@@ -170,7 +169,6 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
     key = _secret(secret, seed)
     table = _table(features, labels, own, _exchange(width, rare, classes, low, high, cells), test_share, seed)
     mechanism = agreed_mechanism(table.exchange, limit, odds)
-    assert not isinstance(mechanism, Sums)  # flips are what was agreed on
     sent, certificate = _sent(table, mechanism, key)
     made = named_learner(learner) if isinstance(learner, str) else own_learner(learner)
     device = device_named(device)
@@ -268,7 +266,7 @@ def _secret(secret: bytes | None, seed: int) -> bytes:
 # --- what is made of it ----------------------------------------------------------------------------------------------
 
 
-def _sent(table: _Table, mechanism: Flipping, secret: bytes) -> tuple[NDArray[Any], Certificate]:
+def _sent(table: _Table, mechanism: Mechanism, secret: bytes) -> tuple[NDArray[Any], Certificate]:
     """The training rows' labels as they are sent, and what that is certified to tell."""
     target, train = table.target, table.train
     labels = mechanism.cell_of(target.values) if isinstance(mechanism, NumberFlips) else target.values

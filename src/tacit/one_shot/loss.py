@@ -101,26 +101,6 @@ class Atoms:
             below += q
         return Fraction(twice + 2 * only_one * below, 2 * self.whole**2)
 
-    def odds(self, delta: Fraction) -> Fraction | None:
-        """The smallest factor that no event of a probability above `delta` passes, either way; None: none is finite.
-
-        `delta` lies between 0 and 1, both excluded.
-        """
-        found = [atoms._factor(delta) for atoms in (self, self.swapped())]
-        return None if None in found else max(Fraction(1), *(factor for factor in found if factor is not None))
-
-    def _factor(self, delta: Fraction) -> Fraction | None:
-        """`delta` over the least probability under the other label of an event that has `delta` under the one."""
-        left, other = delta * self.whole - self.only[0], Fraction(0)
-        if left <= 0:
-            return None
-        for p, q in self.pairs:  # they hold more than `left`, as delta is below 1
-            if left <= p:
-                other += left * q / p
-                break
-            left, other = left - p, other + q
-        return delta * self.whole / other
-
 
 @dataclass(frozen=True)
 class Lattice:
@@ -304,20 +284,12 @@ class Loss:
         """The leak AUC: the best that anybody reaches at telling the one label from the other; rounded up."""
         return min(1.0, up(self._outcomes.auc()))
 
-    def odds(self, delta: float = 0.0) -> float:
-        """The factor that the odds change by at most, but for a share of the rows; rounded up.
+    def odds(self) -> float:
+        """The factor that the odds change by at most, rounded up; infinite for a mechanism that has none.
 
-        Whatever anybody computes from what was sent, results that change the odds by more come up for no more than the
-        share `delta` of the rows, under either label. With 0 the factor holds for every row and multiplies over
-        releases; it is infinite for a mechanism that has no such factor. Above 0 it holds for labels that differ in the
-        directions that were added up, which makes no difference but for rows of one unit under coins that are not
-        symmetric: take 0 for these.
+        It holds for every row and multiplies over releases.
         """
-        if not 0 <= delta < 1:
-            raise UsageError(f"Loss.odds({delta!r}): delta is a share, from 0 to below 1")
-        found = self._outcomes.odds(Fraction(delta)) if delta else None
-        bounds = [factor for factor in (found, self.most) if factor is not None]
-        return up(min(bounds)) if bounds else math.inf
+        return math.inf if self.most is None else up(self.most)
 
 
 def _lattice(outcomes: Atoms | Lattice) -> Lattice:

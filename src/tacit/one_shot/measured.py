@@ -20,7 +20,7 @@ from tacit.one_shot.decoders import forest
 from tacit.one_shot.findings import Z95
 from tacit.one_shot.flips import Flips
 from tacit.one_shot.learn import learner
-from tacit.one_shot.mechanisms import Flipping, Mechanism
+from tacit.one_shot.mechanisms import Mechanism
 from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.questions import areas
 
@@ -50,7 +50,7 @@ class Area:
         return self.value - _SURE * self.error <= most
 
 
-def told_truth(mechanism: Flipping, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
+def told_truth(mechanism: Mechanism, sent: NDArray[np.generic], labels: NDArray[np.int64]) -> Area | None:
     """How well what was sent tells labels apart: the two classes, or the two most frequent, or both ends of numbers.
 
     None where there are too few rows of either kind. No mixture of labels can be told apart better than the two that
@@ -84,7 +84,7 @@ def added(
     The partner is granted the true labels of half of the rows, and is judged on the other half: trees read its columns
     there, and what was sent adds its log odds. Of several classes the two most frequent are told apart.
 
-    There is no such figure of numbers and sums. The columns are what the partner is known to have, as its embedding.
+    There is no such figure of numbers. The columns are what the partner is known to have, as its embedding.
     """
     if not isinstance(mechanism, Flips):
         return None
@@ -108,7 +108,7 @@ def added(
     return Added(without, together, Area(float(gain[0]) / 2, float(error[0]) / 2, len(asked)))
 
 
-def canaries(coins: Coins, mechanism: Flipping, count: int, secret: bytes) -> Area | None:
+def canaries(coins: Coins, mechanism: Mechanism, count: int, secret: bytes) -> Area | None:
     """The same on rows that do not exist: their labels are fair coins, and the label party's coins flip them.
 
     Whatever real labels are like, and whatever one knows of them, a canary's label hangs on nothing: what is read of it

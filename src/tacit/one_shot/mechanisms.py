@@ -8,15 +8,11 @@ from typing import Any
 import numpy as np
 
 from tacit.config import Exchange
-from tacit.errors import ProtocolError, UsageError
+from tacit.errors import ProtocolError
 from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.numbers import NumberFlips, number_flips
-from tacit.one_shot.sums import Sums, sums
 
-# what sends something of each label. Two limits of one `series` are nested, and cost what the weaker of them costs
-Flipping = Flips | NumberFlips
-
-Mechanism = Flipping | Sums  # any of them
+Mechanism = Flips | NumberFlips  # two limits of one `series` are nested, and cost what the weaker of them costs
 
 _WHOLE = 2.0**64
 
@@ -28,20 +24,11 @@ def read_mechanism(parameters: Mapping[str, Any]) -> Mechanism:
         return Flips.read(parameters)
     if name == "number flips":
         return NumberFlips.read(parameters)
-    if name in ("sums", "hidden sums"):
-        return Sums.read(parameters)
-    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips, sums, hidden sums")
+    raise ProtocolError(f"there is no mechanism {str(name)[:40]!r}; there are: flips, number flips")
 
 
-def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None, delta: float = 0.005) -> Mechanism:
+def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None) -> Mechanism:
     """The mechanism for what was agreed on, at the label party's limit and odds."""
-    if exchange.labels != "flips":
-        if limit is None:
-            raise UsageError("sums take a limit: set it, as 0.6")
-        return sums(
-            limit, odds=odds, delta=None if odds is None else delta, groups=exchange.group_size,
-            partitions=exchange.partitions, span=_span(exchange), hidden=exchange.labels == "hidden_sums",
-        )  # fmt: skip
     if exchange.target == "number":
         assert exchange.low is not None  # the contract was checked
         assert exchange.high is not None
@@ -49,22 +36,15 @@ def agreed_mechanism(exchange: Exchange, limit: float | None, odds: float | None
     return flips(limit, odds, classes=exchange.classes, rare=exchange.rare)
 
 
-def _span(exchange: Exchange) -> int:
-    return exchange.cells - 1 if exchange.target == "number" else 1
-
-
 def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
     """Refuse a peer's mechanism that is not of the kind that was agreed on: more outcomes would steer more."""
-    if isinstance(mechanism, Sums):
-        name = "hidden_sums" if mechanism.hidden else "sums"
-        said: tuple[Any, ...] = (name, mechanism.groups, mechanism.partitions, mechanism.span)
-    elif isinstance(mechanism, NumberFlips):
+    said: tuple[Any, ...]
+    agreed: tuple[Any, ...]
+    if isinstance(mechanism, NumberFlips):
         said = ("flips", mechanism.low, mechanism.high, mechanism.cells)
     else:
         said = ("flips", mechanism.classes)
-    if exchange.labels != "flips":
-        agreed: tuple[Any, ...] = (exchange.labels, exchange.group_size, exchange.partitions, _span(exchange))
-    elif exchange.target == "number":
+    if exchange.target == "number":
         agreed = ("flips", exchange.low, exchange.high, exchange.cells)
     else:
         agreed = ("flips", exchange.classes)
@@ -77,12 +57,12 @@ def check_agreed(mechanism: Mechanism, exchange: Exchange) -> None:
         )
 
 
-def outcomes(mechanism: Flipping) -> int:
+def outcomes(mechanism: Mechanism) -> int:
     """How many different things may be sent of a row."""
     return mechanism.classes if isinstance(mechanism, Flips) else len(mechanism.outputs)
 
 
-def shares(mechanism: Flipping) -> list[tuple[float, float]]:
+def shares(mechanism: Mechanism) -> list[tuple[float, float]]:
     """For each thing that may be sent the least and the most that its share comes to, whatever the labels are."""
     if isinstance(mechanism, NumberFlips):
         return [(min(column) / _WHOLE, max(column) / _WHOLE) for column in zip(*mechanism.table, strict=True)]
@@ -91,24 +71,13 @@ def shares(mechanism: Flipping) -> list[tuple[float, float]]:
 
 
 def sent_dtype(mechanism: Mechanism) -> np.dtype[Any]:
-    """Of what is sent, as `Coins.draw` or `Sums.answer` gives it."""
-    if isinstance(mechanism, Sums):
-        return np.dtype(np.int64)
+    """Of what is sent, as `Coins.draw` gives it."""
     two = isinstance(mechanism, Flips) and mechanism.classes == 2
     return np.dtype(np.uint8 if two else np.int16)
 
 
-def odds_of(mechanism: Mechanism, delta: float) -> float:
-    """The factor by which the odds of a label change at most; under sums but for a probability."""
-    return mechanism.odds(delta) if isinstance(mechanism, Sums) else mechanism.odds
-
-
 def described(mechanism: Mechanism) -> str:
     """In a few words, for people."""
-    if isinstance(mechanism, Sums):
-        kind = "hidden groups of" if mechanism.hidden else "groups of about"
-        what = f"{mechanism.partitions} sums over {kind} {mechanism.groups} rows"
-        return f"{what} at AUC {mechanism.auc:.4g}, noise of deviation {float(mechanism.variance) ** 0.5:.3g}"
     what = "numbers, each randomized once,"
     if isinstance(mechanism, Flips):
         what = "flips" if mechanism.classes == 2 else f"flips of {mechanism.classes} classes"

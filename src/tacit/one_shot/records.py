@@ -82,6 +82,14 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+def sums_refused(path: Path) -> StorageError:
+    """What is said of a book of a kind of release that is gone."""
+    return StorageError(
+        f"{path}: this book holds open or hidden sums, which commit cfcd690b of Tacit is the last one to read: go on "
+        "with that one"
+    )
+
+
 @dataclass(frozen=True)
 class Rows:
     """The rows of a release, in the order in which their bits leave."""
@@ -104,8 +112,6 @@ class Terms:
     coin_id: tuple[str, ...] = ()
     budget: float | None = None  # the leak AUC that all releases together may reach for any unit; None for no budget
     odds_budget: float | None = None  # likewise, the factor of the odds
-    # the probability with which that factor may be passed, where sums were released; flips never pass it
-    delta: float = 0.0
     epoch: int = 0  # of the coins; another one draws them all anew, and costs as much again
 
     @property
@@ -122,7 +128,6 @@ class Charge:
     auc: float  # with which whoever knows everything else tells two labels of it apart, at most
     odds: float  # the factor by which the odds of its label change, at most
     releases: str  # the mechanisms that its rows went through, in words
-    delta: float = 0.0  # the probability with which these odds may be passed; 0 but where sums are among the mechanisms
 
 
 @dataclass(frozen=True)
@@ -157,11 +162,6 @@ class Summary:
     def odds(self) -> float:
         """Likewise."""
         return max((one.odds for one in self.charges), default=1.0)
-
-    @property
-    def delta(self) -> float:
-        """The probability with which these odds may be passed."""
-        return max((one.delta for one in self.charges), default=0.0)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from tacit.one_shot.questions import LEAST, Draw, Questions, areas, codes_read, 
 Floats = NDArray[np.float32]
 Rows = NDArray[np.intp]
 Codes = NDArray[np.generic]
-Groups = NDArray[np.integer[Any]] | None
 Beliefs = dict[str, Floats]
 
 GIVEN = 8_000  # how many of the judged rows are also judged with all other columns known
@@ -51,7 +50,6 @@ def attack_release(  # each setting of the attack by name; most callers leave mo
     seed: int = 0,
     threads: int = 1,
     progress: Progress | None = None,
-    groups: NDArray[np.integer[Any]] | None = None,
     before: NDArray[np.uint8] | None = None,
     others: bool = True,
     known_rows: int = 40_000,
@@ -68,20 +66,19 @@ def attack_release(  # each setting of the attack by name; most callers leave mo
         seed: which rows those are, and all that decoders draw.
         threads: that decoders may use.
         progress: called with the part, what is done of it and its total.
-        groups: the group of each row in each partition that is sent as well, for sums in the clear.  (rows, partitions)
         before: what has left of these rows before, in other versions. The embedding is attacked by itself and together
             with that, and what tells more is the audit.  (rows, numbers)
         others: also ask what the embedding adds for somebody who knows all other columns; a third of the time.
         known_rows: of the known rows, how many decoders that learn get at most; look-ups get more.
         judged_rows: of the other rows, how many are judged at most, besides as many of rare categories.
     """
-    z = _checked(codes, inputs, train, known, groups)
+    z = _checked(codes, inputs, train, known)
     tell = progress or (lambda *_: None)
     if before is not None:
         alone, both = (
             attack_release(
                 seen, inputs, columns, train=train, known=known, seed=seed, threads=threads, progress=tell,
-                groups=groups, others=others, known_rows=known_rows, judged_rows=judged_rows,
+                others=others, known_rows=known_rows, judged_rows=judged_rows,
             )
             for seen in (z, np.concatenate([z, before], axis=1))
         )  # fmt: skip
@@ -96,12 +93,12 @@ def attack_release(  # each setting of the attack by name; most callers leave mo
     if not len(questions):
         raise UsageError("no column of the known rows varies, so there is nothing to hide: leave the audit out")
     with using_threads(threads):
-        attack = _Attack(z, groups, questions, drawn, seed, tell)
+        attack = _Attack(z, questions, drawn, seed, tell)
         found = [*attack.findings(), *(attack.given() if others else ())]
     return _summary(found, attack)
 
 
-def _checked(codes: Codes, inputs: Inputs, train: int, known: float, groups: Groups) -> Codes:
+def _checked(codes: Codes, inputs: Inputs, train: int, known: float) -> Codes:
     z = np.asarray(codes)
     if z.ndim != 2 or z.shape[0] != len(inputs) or not z.shape[1]:
         raise TensorError(f"the embedding is {z.shape} for {len(inputs)} rows: pass one row of numbers for each")
@@ -111,8 +108,6 @@ def _checked(codes: Codes, inputs: Inputs, train: int, known: float, groups: Gro
             raise TensorError("the embedding holds numbers that are not finite: look for overflow in the bottom")
     if not 0 <= train <= len(z):
         raise UsageError(f"train = {train} of {len(z)} rows: pass how many of the first rows were learnt on")
-    if groups is not None and (groups.ndim != 2 or len(groups) != len(z)):
-        raise TensorError(f"groups are {groups.shape} for {len(z)} rows: pass (rows, partitions)")
     check_enough(len(z), known)
     return z
 
@@ -131,9 +126,9 @@ def check_enough(rows: int, known: float) -> None:
 class _Attack:
     """One run of all decoders."""
 
-    def __init__(self, z: Codes, groups: Groups, questions: Questions, drawn: Draw, seed: int, tell: Progress) -> None:
+    def __init__(self, z: Codes, questions: Questions, drawn: Draw, seed: int, tell: Progress) -> None:
         self.questions, self.drawn = questions, drawn
-        self.z, self.groups, self.seed, self.tell = z, groups, seed, tell
+        self.z, self.seed, self.tell = z, seed, tell
         looked_up = drawn.looked_up[: max(len(drawn.fit), _ANSWERS // len(questions))]
         asked = self.asked = np.concatenate([drawn.check, drawn.judged, drawn.rare(questions)])
         self.looked_up = len(looked_up)
@@ -153,9 +148,6 @@ class _Attack:
         for words, some in (("", slice(None)), *first):
             decoders_of = self._decoders(fine[:, some], looked_up, asked)
             decoding |= {name + words: decode for name, decode in decoders_of.items()}
-        if self.groups is not None:
-            groups = self.groups
-            decoding["groups"] = lambda: decoders.grouped(groups, looked_up, self.answers, asked)
         found: Beliefs = {}
         for done, (name, decode) in enumerate(decoding.items()):
             self.tell("decoders", done, len(decoding))
@@ -223,12 +215,9 @@ class _Attack:
         told = partial(self.tell, "attacking with the other columns known")
         cut = min(GIVEN // 4, len(self.drawn.check))
         rows = np.concatenate([self.drawn.check[:cut], self.drawn.judged[:GIVEN]])
-        level = self.level
-        if self.groups is not None:  # seen as well
-            level = np.concatenate([level, decoders.ranked(self.groups, self.drawn.fit).astype(np.uint8)], axis=1)
-        found = given(level, self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
+        found = given(self.level, self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
         if self.z.shape[1] > FIRST:
-            narrow = given(level[:, :FIRST], self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
+            narrow = given(self.level[:, :FIRST], self.questions, self.drawn.fit, rows, seed=self.seed, told=told)
             found |= {f"{name} of the first {FIRST}": beliefs for name, beliefs in narrow.items()}
         start = len(self.drawn.check)
         truth = np.concatenate([self.truth[:cut], self.truth[start : start + len(rows) - cut]])

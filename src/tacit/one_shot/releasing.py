@@ -46,10 +46,7 @@ class Home:
     seed: int = 0  # of everything that is drawn
     threads: int = 1  # that may be used
     progress: Progress = lambda *_: None  # is told how far it is
-    # of the rows, which the label party has seen where it answers with sums. (rows, partitions)
-    groups: NDArray[np.int64] | None = None
     before: Before | None = None  # what has left of these rows before; None where nobody keeps a book of that
-    notes: tuple[str, ...] = ()  # for audits, of what has left that decoders have no use for: sums over hidden groups
 
     def some(self, most: int) -> tuple[Home, NDArray[np.intp] | slice]:
         """The same with so many of the rows at most, drawn at random, and which they are."""
@@ -58,10 +55,7 @@ class Home:
         places = np.sort(np.random.default_rng(self.seed).permutation(len(self.rows))[:most])
         rows, train = torch.from_numpy(places), int(np.searchsorted(places, self.train))
         before = None if self.before is None else self.before.of(places)
-        groups = None if self.groups is None else self.groups[places]
-        return replace(
-            self, shown=self.shown[rows], rows=self.rows[rows], train=train, groups=groups, before=before
-        ), places
+        return replace(self, shown=self.shown[rows], rows=self.rows[rows], train=train, before=before), places
 
     def coding(self, bottom: Bottom | Floor, z: NDArray[np.float32], form: Form) -> Coding:
         """An embedding of all rows in a form."""
@@ -69,18 +63,11 @@ class Home:
 
     def attack(self, sent: NDArray[Any], **options: Any) -> ReleaseAudit:
         """The audit of what would leave, whole, together with all that has left before."""
-        own = None if self.groups is None else self.groups[: self.train]
-        numbers, former = (None, None) if self.before is None else self.before.besides(sent, own)
-        groups = [each for each in (self.groups, former) if each is not None]
-        audit = attack_release(
+        return attack_release(
             sent, self.rows, self.columns, train=self.train, known=self.known, seed=self.seed, threads=self.threads,
-            groups=np.concatenate(groups, axis=1) if groups else None, before=numbers,
+            before=None if self.before is None else self.before.besides(sent),
             **{"progress": self.progress, **options},
         )  # fmt: skip
-        if former is None:
-            return replace(audit, notes=(*self.notes, *audit.notes))
-        note = f"attacked together with {former.shape[1]} partitions into groups that left before"
-        return replace(audit, notes=(note, *self.notes, *audit.notes))
 
     def glance(self, sent: NDArray[Any]) -> ReleaseAudit:
         """An audit on few rows, and without what somebody would read who knows all other columns."""
@@ -105,19 +92,6 @@ class Released:
         return {"audit": audit, **self.coding.state(), "tried": list(self.tried), **name}
 
 
-def attack_groups(home: Home) -> ReleaseAudit:
-    """What decoders read of the groups alone, which leave before anything is learnt; a `LimitError` over the limit."""
-    assert home.groups is not None
-    audit = home.attack(home.groups)
-    if home.limit is not None and not audit.holds(home.limit):
-        raise LimitError(
-            f"limit = {home.limit:g}: of the groups that sums would be asked for, decoders read up to "
-            f"{audit.worst:.3f} of a column, so nothing was sent: agree on labels = "
-            '"flips", which takes no groups, or "hidden_sums"; or withhold columns, or raise the limit'
-        )
-    return audit
-
-
 def release(bottom: Bottom, form: Form, home: Home) -> Released:
     """An embedding in the first form, this one or a weaker one, that holds the limit; else a `LimitError`."""
     home.progress("embedding", 0, 1)
@@ -136,12 +110,9 @@ def release(bottom: Bottom, form: Form, home: Home) -> Released:
         tried.append(f"{each}: {audit.worst:.3f}")
         if home.limit is None or audit.holds(home.limit):
             return Released(bottom, coding, codes, audit, tuple(tried))
-    left = "nothing was sent" if home.groups is None else "no embedding was sent (the groups have left)"
-    if home.notes:
-        left = "no embedding was sent (sums over hidden groups were asked for)"
     raise LimitError(
         f"limit = {home.limit:g}: in every form that was tried decoders read more of a column than that ("
-        f"{'; '.join(tried)}), so {left}: withhold columns, or raise the limit"
+        f"{'; '.join(tried)}), so nothing was sent: withhold columns, or raise the limit"
     )
 
 

@@ -1,7 +1,7 @@
 """A feature party's book: what was sent of which rows, to whom, and what was read of it.
 
 Two versions of one row tell together more than either, and partners can compare notes: so a later release is attacked
-together with all embeddings and groups that left before. What is about to leave is entered before.
+together with all embeddings that left before. What is about to leave is entered before.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.disk import make_folder
 from tacit.errors import StorageError
-from tacit.one_shot.records import Keys, Places, sqlite_errors
+from tacit.one_shot.records import Keys, Places, sqlite_errors, sums_refused
 
 _SOME = 1 << 16  # rows that are read or written at a time
 _TABLES = """
@@ -44,16 +44,15 @@ def version_of(run_id: str, values: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class Shipment:
-    """Something that left: an embedding, groups, or what sums over hidden groups show of them, which is of no row."""
+    """An embedding that left."""
 
     run: str  # the contract's run
     partner: str  # who got it
     version: str  # of it; see `version_of`
-    form: str  # how many numbers of a row, in how many ranks, under how much noise; or how many groups
+    form: str  # how many numbers of a row, in how many ranks, under how much noise
     rows: int  # how many
     worst: float  # the most that the audit before release says of anything, 0 to 1
     time: str = ""  # when it was entered
-    kind: Literal["embedding", "groups", "hidden sums"] = "embedding"  # which of the three it is
 
 
 @dataclass(frozen=True)
@@ -62,27 +61,21 @@ class Before:
 
     run_id: str  # of the run that asks: by it the version is known that is about to leave, if it has left before
     embeddings: Mapping[str, NDArray[np.uint8]]  # numbers. (rows, numbers)
-    groups: Mapping[str, NDArray[np.int64]]  # the number of each row's group. (rows, partitions)
 
     @property
     def versions(self) -> list[str]:
         """All of them."""
-        return sorted({*self.embeddings, *self.groups})
+        return sorted(self.embeddings)
 
     def of(self, rows: NDArray[np.intp]) -> Before:
         """The same of some of the rows."""
-        numbers = {version: block[rows] for version, block in self.embeddings.items()}
-        return Before(self.run_id, numbers, {version: block[rows] for version, block in self.groups.items()})
+        return Before(self.run_id, {version: block[rows] for version, block in self.embeddings.items()})
 
-    def besides(self, *leaving: NDArray[Any] | None) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
-        """Numbers and groups, all versions side by side, but for those that are about to leave; None for none."""
-        mine = {version_of(self.run_id, values) for values in leaving if values is not None}
-        numbers = [block for version, block in self.embeddings.items() if version not in mine]
-        groups = [block for version, block in self.groups.items() if version not in mine]
-        return (
-            np.concatenate(numbers, axis=1) if numbers else None,
-            np.concatenate(groups, axis=1) if groups else None,
-        )
+    def besides(self, leaving: NDArray[Any]) -> NDArray[np.uint8] | None:
+        """Numbers, all versions side by side, but for the one that is about to leave; None for none."""
+        mine = version_of(self.run_id, leaving)
+        numbers = [block for version, block in self.embeddings.items() if version != mine]
+        return np.concatenate(numbers, axis=1) if numbers else None
 
 
 class Shipments:
@@ -101,6 +94,10 @@ class Shipments:
                 f"{self.path} is of an earlier version, and says too little of what left to attack it together with "
                 "what follows: keep it elsewhere, and send no second embedding of its rows"
             )
+        with self._open() as db:
+            others = db.execute("SELECT 1 FROM shipments WHERE kind != 'embedding'").fetchone()
+        if others is not None:
+            raise sums_refused(self.path)
 
     def enter(
         self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any], seen: Collection[str] | None = None
@@ -151,27 +148,21 @@ class Shipments:
     def before(self, keys: Keys, run_id: str) -> Before:
         """What has left of these rows, in this run too.
 
-        Rows of which numbers did not leave have zeros there, and a number more tells them from the others; those of
-        which no group left are in a group of their own.
+        Rows of which numbers did not leave have zeros there, and a number more tells them from the others.
         """
         with self._open() as db:
             left = _left(db, keys)
-        found: dict[str, dict[str, NDArray[Any]]] = {"embedding": {}, "groups": {}}
-        for version, (kind, at, raw) in left.items():
-            values = np.frombuffer(raw, np.uint8 if kind == "embedding" else np.int64).reshape(len(at), -1)
-            if kind == "groups":
-                block: NDArray[Any] = np.full((len(keys), values.shape[1]), -1, np.int64)
-                block[at] = values
-            else:
-                block = np.zeros((len(keys), 1 + values.shape[1]), np.uint8)
-                block[at] = np.concatenate([np.full((len(at), 1), 255, np.uint8), values], axis=1)
-                block = block[:, 1:] if len(at) == len(keys) else block
-            found[kind][version] = block
-        return Before(run_id, found["embedding"], found["groups"])
+        found = {}
+        for version, (at, raw) in left.items():
+            values = np.frombuffer(raw, np.uint8).reshape(len(at), -1)
+            block = np.zeros((len(keys), 1 + values.shape[1]), np.uint8)
+            block[at] = np.concatenate([np.full((len(at), 1), 255, np.uint8), values], axis=1)
+            found[version] = block[:, 1:] if len(at) == len(keys) else block
+        return Before(run_id, found)
 
     def all(self) -> Sequence[Shipment]:
         """Everything that left, oldest first."""
-        asked = "SELECT run, partner, version, form, rows, worst, time, kind FROM shipments ORDER BY id"
+        asked = "SELECT run, partner, version, form, rows, worst, time FROM shipments ORDER BY id"
         with self._open() as db:
             return [Shipment(*one) for one in db.execute(asked)]
 
@@ -184,8 +175,7 @@ class Shipments:
 
     def versions(self) -> dict[int, int]:
         """Of how many rows so many versions of an embedding have left, by the number of versions."""
-        embeddings = "SELECT version FROM shipments WHERE kind = 'embedding'"
-        each = f"SELECT COUNT(*) n FROM sent WHERE version IN ({embeddings}) GROUP BY key"
+        each = "SELECT COUNT(*) n FROM sent GROUP BY key"
         counted = f"SELECT n, COUNT(*) FROM ({each}) GROUP BY n ORDER BY n"
         with self._open() as db:
             return dict(db.execute(counted))
@@ -225,7 +215,7 @@ def _enter(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> None:
     facts = (shipment.run, shipment.partner, shipment.version, shipment.form, shipment.rows, shipment.worst)
     names = "run_id, time, run, partner, version, form, rows, worst, kind"
     marks = ", ".join("?" * 9)
-    db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, shipment.kind))
+    db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, "embedding"))
 
 
 def _send(
@@ -249,11 +239,11 @@ def _send(
     db.execute("DROP TABLE temp.leaving")
 
 
-def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, NDArray[np.intp], bytes]]:
-    """By version what has left of any of these rows: its kind, the places of these rows, and the bytes of them all."""
-    versions = db.execute("SELECT version, kind FROM shipments ORDER BY id").fetchall()
+def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[NDArray[np.intp], bytes]]:
+    """By version what has left of any of these rows: the places of these rows, and the bytes of them all."""
+    versions = db.execute("SELECT version FROM shipments ORDER BY id").fetchall()
     place, found = Places(keys) if versions else None, {}
-    for version, kind in versions:
+    for (version,) in versions:
         assert place is not None
         sent, rows, raw = db.execute("SELECT key, codes FROM sent WHERE version = ?", (version,)), [], bytearray()
         while some := sent.fetchmany(_SOME):
@@ -261,5 +251,5 @@ def _left(db: sqlite3.Connection, keys: Keys) -> dict[str, tuple[str, NDArray[np
             rows.append(at[at >= 0])
             raw += b"".join(codes for (_, codes), here in zip(some, at.tolist(), strict=True) if here >= 0)
         if raw:
-            found[version] = (kind, np.concatenate(rows), bytes(raw))
+            found[version] = (np.concatenate(rows), bytes(raw))
     return found

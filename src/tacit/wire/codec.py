@@ -48,7 +48,7 @@ _ROWS = 16
 
 KINDS = (
     "hello", "refusal", "commitment", "reveal", "points", "matches", "embedding", "gradient", "evaluation", "figures",
-    "done", "flips", "acknowledgement", "groups", "sums", "tokens", "ciphertexts", "batch",
+    "done", "flips", "acknowledgement", "tokens",
 )  # fmt: skip
 """The kinds of messages. The number on the wire is the place here, so new ones are added at the end."""
 

@@ -229,10 +229,6 @@ def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
     if limit is None:
         seen = "none is set: the embedding is attacked before it leaves, and leaves whatever was read"
         return warning(seen, "write limit = 0.6, the most that may be read of a column, or another")
-    if agreed.exchange.labels == "sums":
-        seen = f"at most {limit:g} may be read of any column, and groups of rows that are alike tell more: in none of "
-        seen += "our trials, from 2 groups to 1024, did they pass a limit of 0.6; nothing would leave"
-        return warning(seen, 'agree on labels = "flips", or set no limit if your columns are no secret')
     return ok(f"at most {limit:g} may be read of any column, else nothing leaves")
 
 

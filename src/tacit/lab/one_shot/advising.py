@@ -130,11 +130,10 @@ def _first(chosen: Point | None, alone: Point, feature_limit: float | None) -> s
             f"{alone.figure.value:.3f}. Raise a limit, withhold the columns that are read most, or try more widths, "
             "noise and rows."
         )
-    odds = f"odds {chosen.odds:.3g} at most" if math.isfinite(chosen.odds) else "no bound on odds"
     return (
         f"Take {chosen.setting.words}: test AUC {spelled(chosen.figure)}, a label told with AUC {chosen.auc:.3f} and "
-        f"{odds}, at worst {chosen.worst:.2f} of a column read, {chosen.numbers.value:.0%} of the numbers and "
-        f"{chosen.codes.value:.0%} of the codes on average."
+        f"odds {chosen.odds:.3g} at most, at worst {chosen.worst:.2f} of a column read, "
+        f"{chosen.numbers.value:.0%} of the numbers and {chosen.codes.value:.0%} of the codes on average."
     )
 
 

@@ -11,15 +11,14 @@ from tacit.errors import UsageError
 from tacit.one_shot.flips import Flips, flips
 from tacit.one_shot.floor import FLOORS
 from tacit.one_shot.learn import LEARNERS
-from tacit.one_shot.sums import sums
 
 _DECIDE = ("label_limit", "head", "attack_rows", "given")
 
-Labels = Literal["flips", "sums", "hidden_sums", "none", "true", "raw", "alone", "split"]
-"""Flipped once; as sums over groups in the clear, or that nobody sees; not sent at all; sent as they are; all columns
-sent as they are; nothing sent by anybody; as gradients, step by step."""
+Labels = Literal["flips", "none", "true", "raw", "alone", "split"]
+"""Flipped once; not sent at all; sent as they are; all columns sent as they are; nothing sent by anybody; as gradients,
+step by step."""
 
-RIVALS = ("raw", "true", "split", "sums", "hidden_sums", *FLOORS)
+RIVALS = ("raw", "true", "split", *FLOORS)
 """What flips can be compared with, beside no partner."""
 
 CUT = 128
@@ -35,7 +34,6 @@ class Family:
     # training the protection of its gradients
     bottom: str = ""
     odds: float | None = None  # of flips; None for a symmetric coin
-    grouping: tuple[int, int] = (0, 0)  # of hidden sums: rows of a group, and partitions
 
     @property
     def words(self) -> str:
@@ -43,8 +41,6 @@ class Family:
         coin = "flips" if self.odds is None else f"flips, odds {self.odds:g}"
         return {
             "flips": f"{coin}, {self.bottom}",
-            "sums": f"open sums, {self.bottom}",
-            "hidden_sums": "hidden sums, {}x{}, {}".format(*self.grouping, self.bottom),
             "none": f"no label, {self.bottom}",
             "true": f"true labels, {self.bottom}",
             "raw": "true labels, raw columns",
@@ -55,7 +51,7 @@ class Family:
     @property
     def keeps_labels(self) -> bool:
         """Whether a label limit is certified to hold; what was measured of split training is no bound."""
-        return self.labels in ("flips", "sums", "hidden_sums", "none", "alone")
+        return self.labels in ("flips", "none", "alone")
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,6 @@ class Search:
     seeds: int = 1  # with how many each is tried
     attack_rows: int = 8000  # that decoders know, and are judged on, at most
     given: bool = False  # whether decoders also try with all other columns of a row known, which takes most of the time
-    groupings: tuple[tuple[int, int], ...] = ((32, 4),)  # of hidden sums: rows of a group, and partitions
 
     def __post_init__(self) -> None:
         flips(self.label_limit, self.odds)  # refuses what is no limit
@@ -102,8 +97,6 @@ class Search:
         ):
             if name not in known:
                 raise UsageError(f"there is no {what} {name!r}; there are: {', '.join(known)}")
-        for size, partitions in self.groupings:
-            sums(self.label_limit, groups=size, partitions=partitions)  # refuses what is none
         if self.seeds < 1 or self.attack_rows < 1000:
             raise UsageError("at least one seed is needed, and 1000 rows that decoders know")
 
@@ -126,10 +119,6 @@ class Search:
             yield Family("flips", learner)
             if self.odds is not None:
                 yield Family("flips", learner, self.odds)
-            if "sums" in self.rivals:
-                yield Family("sums", learner)
-            if "hidden_sums" in self.rivals:
-                yield from (Family("hidden_sums", learner, grouping=each) for each in self.groupings)
         for name in FLOORS:
             if name in self.rivals:
                 yield Family("none", name)

@@ -28,13 +28,10 @@ from tacit.lab.trial import Course, Problem, train
 from tacit.one_shot import floor
 from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.forms import Coding, Form
-from tacit.one_shot.grouping import Averages, averages, partitions
 from tacit.one_shot.head import fit_head
-from tacit.one_shot.hiding import noise_of
 from tacit.one_shot.learn import learner
 from tacit.one_shot.reading import looked_for
 from tacit.one_shot.release import attack_release
-from tacit.one_shot.sums import sums
 from tacit.one_shot.target import Target, figures
 from tacit.protect.gradient import protection
 
@@ -59,7 +56,7 @@ class Trial:
     worst: float  # the most that decoders may have read of anything, as `tacit train` holds a limit against
     # the certified leak AUC of a label; 0.5 where none is sent, 1 where all are; of split training what was measured
     auc: float
-    odds: float  # likewise the odds, 1 and infinite; sums and gradients have no bound on them
+    odds: float  # likewise the odds, 1 and infinite; gradients have no bound on them
     seconds: float  # that it took
 
 
@@ -93,7 +90,6 @@ class _Labels:
     odds: float  # likewise the odds
     sent: NDArray[Any]  # what a learner learns from
     mechanism: Any  # how it was made of labels
-    groups: NDArray[np.int64] | None = None  # of all rows that the label party sees, for sums. (rows, partitions)
 
 
 @dataclass(frozen=True)
@@ -134,49 +130,28 @@ class _Trying:
                 form = Form(setting.width, 256, setting.noise)
                 coding = Coding.fit(z[: self.world.train], form, width=setting.width, secret=secret, digest=digest)
                 codes = coding.codes(z, secret)
-                read = self._read_of(codes, labels.groups)
+                read = self._read_of(codes)
             figure = self._figure(family, codes)
             yield Trial(setting, self.seed, figure, *read, labels.auc, labels.odds, time.perf_counter() - begun)
 
-    def _read_of(self, z: NDArray[Any], groups: NDArray[np.int64] | None = None) -> tuple[float, float, float]:
+    def _read_of(self, z: NDArray[Any]) -> tuple[float, float, float]:
         """What decoders read of an embedding: of numbers and of codes on average, and at worst of anything."""
         world, rows = self.world, self.search.attack_rows
         audit = attack_release(
             z, looked_for(world.rows, world.train), world.columns, train=world.train, seed=self.seed,
-            threads=self.threads, groups=groups, known_rows=rows, judged_rows=rows, others=self.search.given,
+            threads=self.threads, known_rows=rows, judged_rows=rows, others=self.search.given,
         )  # fmt: skip
         return audit.numbers, audit.codes, audit.worst
 
     def _labels(self, family: Family) -> _Labels:
         """What is certified of labels, and what is sent of them."""
-        world, limit = self.world, self.search.label_limit
+        world = self.world
         truth = np.asarray(world.target.values[: world.train], np.int64)
         secret = hashlib.sha256(f"coins of tacit choose {self.seed}".encode()).digest()
         if family.labels == "flips":
             coin = self.search.coin(family.odds, world.share)
             coins = Coins(secret, column="label", definition=world.target.definition, epoch=0)
             return _Labels(coin.auc, coin.odds, coins.draw(coin, counted_keys(np.arange(world.train)), truth), coin)
-        if family.labels == "sums":  # the label party sees the groups, test rows in one of their own
-            open_sums = sums(limit)
-            groups = partitions(self.train, open_sums.groups, open_sums.partitions, seed=self.seed)
-            answers = [
-                open_sums.answer(secret, partition, truth, number=number, run="choose")
-                for number, partition in enumerate(groups.T)
-            ]
-            rest = np.tile(groups.max(axis=0) + 1, (len(world.target) - world.train, 1))
-            seen = np.concatenate([groups, rest])
-            return _Labels(open_sums.auc, np.inf, averages(groups, answers), Averages(), seen)
-        if family.labels == "hidden_sums":  # sums and noise as they come out of the encrypted exchange
-            size, count = family.grouping
-            hidden = sums(limit, groups=size, partitions=count, hidden=True)
-            everybody = np.ones((world.train, count), np.bool_)
-            groups = partitions(self.train, size, count, seed=self.seed, taking_part=everybody)
-            noise, answers = noise_of(hidden, secret, "choose"), []
-            for number, partition in enumerate(groups.T):
-                inside = partition >= 0
-                total = np.bincount(partition[inside], weights=truth[inside]).astype(np.int64)
-                answers.append(total + noise(number, hashlib.sha256(partition.tobytes()).digest(), len(total)))
-            return _Labels(hidden.auc, np.inf, averages(groups, answers), Averages())
         auc, odds = (0.5, 1.0) if family.keeps_labels else (1.0, np.inf)
         return _Labels(auc, odds, truth.astype(np.uint8), SimpleNamespace(classes=2, a=1.0, b=0.0))
 
@@ -251,8 +226,7 @@ def _known(path: Path, recipe: dict[str, Any]) -> dict[tuple[Setting, int], Tria
         trials = []
         for line in lines:
             setting = line.pop("setting")
-            one, two = setting.get("grouping", (0, 0))
-            family = Family(setting["labels"], setting["bottom"], setting["odds"], (one, two))
+            family = Family(setting["labels"], setting["bottom"], setting["odds"])
             trials.append(Trial(setting=Setting(family, setting["width"], setting["noise"]), **line))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path} can't be read ({error!r}): delete it, or choose another folder with --out") from None

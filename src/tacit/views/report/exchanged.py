@@ -83,7 +83,6 @@ class Certified(Part):
         "how likely class 1 is after a 0 and after a 1 was sent, for whoever knows that share and nothing else.", None
     )
     posterior: str = told("the same in a sentence.", "")
-    delta: float = told("the probability with which odds may be passed; 0 but for sums.", 0.0)
     why: str = told("what decided, where the odds did and not the limit.", "")
     not_covered: tuple[str, ...] = told("what no bound on messages bounds.", ())
 
