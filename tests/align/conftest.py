@@ -5,7 +5,6 @@ import hashlib
 import queue
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,6 +14,7 @@ from tacit.align import _exchange, psi
 from tacit.align.curve import Engine
 from tacit.align.psi import intersect
 from tacit.errors import LinkError
+from tests.at_once import at_once
 
 ROOM = 3  # messages that wait: few, so that two parties that only send would stop each other
 TIMEOUT = 30.0
@@ -61,9 +61,7 @@ def make_links(one="label", two="features"):
 
 def run_both(*calls):
     """The results of calls that run at the same time, or the errors they raised."""
-    with ThreadPoolExecutor(len(calls)) as threads:
-        futures = [threads.submit(call) for call in calls]
-        return [future.exception(TIMEOUT) or future.result() for future in futures]
+    return at_once(*calls, patience=2 * TIMEOUT)
 
 
 @pytest.fixture(name="links")

@@ -1,9 +1,9 @@
 """Multiplications on a real Ray cluster of two workers, on this machine: the same bytes, whoever is killed."""
 
+import functools
 import os
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from tacit.align.cluster import cluster_engine
 from tacit.align.curve import Engine
 from tacit.company.align import align
 from tacit.errors import ProtocolError, TacitError, UsageError
+from tests.at_once import all_of
 from tests.company.conftest import small_companies
 
 KEY = bytes(range(32))
@@ -40,12 +41,11 @@ def test_two_workers_give_the_bytes_of_one_process_though_one_is_killed(hashes, 
 
 def test_companies_align_over_a_cluster(cluster, tmp_path):
     companies = small_companies(tmp_path)
-    with ThreadPoolExecutor(2) as pool:
-        futures = [
-            pool.submit(align, company.path, cluster=where)
-            for company, where in zip(companies, ("auto", None), strict=True)
-        ]
-        airline, airport = [future.result(timeout=100) for future in futures]
+    calls = [
+        functools.partial(align, company.path, cluster=where)
+        for company, where in zip(companies, ("auto", None), strict=True)
+    ]
+    airline, airport = all_of(*calls, patience=100.0)
     assert airline.count == 60
     assert np.array_equal(airline.rows, 59 - airport.rows)
     assert cluster.is_initialized(), "a connection that was there before is kept"

@@ -1,8 +1,8 @@
 """What an alignment leaves behind is used as it was written or not at all, and every way out is named."""
 
+import functools
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from tacit.company.meeting import alignment_limits, dial, said_hello
 from tacit.cut.handshake import PROTOCOL, Hello
 from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
 from tacit.wire.codec import control
+from tests.at_once import all_of, at_once
 from tests.memory_links import links
 
 REMEDY = "run `tacit align --again` on all sides"
@@ -123,9 +124,7 @@ def test_a_crash_between_the_two_files_leaves_no_alignment(where, monkeypatch):
 
 def both(companies, **options):
     """Both align at the same time; what each has then, or the first error."""
-    with ThreadPoolExecutor(2) as pool:
-        futures = [pool.submit(Folder(company.path).align, **options) for company in companies]
-        return [future.result(timeout=60) for future in futures]
+    return all_of(*(functools.partial(Folder(company.path).align, **options) for company in companies))
 
 
 def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
@@ -205,11 +204,10 @@ def hang_up(airport, kind, hashes):
 def test_a_peer_that_hangs_up_with_its_answer_is_not_let_in_again(companies):
     airline, airport = companies
     fillers = np.random.default_rng(0).integers(0, 256, (400, 32), np.uint8)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(Folder(airline.path).align)
-        assert hang_up(airport, "matches", fillers)
-        with pytest.raises(LinkError, match=r"airport had been answered.*nobody is let in.*`tacit align --again`"):
-            waiting.result(timeout=60)
+    error, hung_up = at_once(Folder(airline.path).align, lambda: hang_up(airport, "matches", fillers))
+    assert hung_up is True
+    with pytest.raises(LinkError, match=r"airport had been answered.*nobody is let in.*`tacit align --again`"):
+        raise error
     history = History(airline.path / "runs" / "alignments.jsonl")
     assert [line.result for line in history.lines()] == ["begun"]
     with pytest.raises(LinkError):
@@ -222,8 +220,8 @@ def test_a_peer_that_hangs_up_with_its_answer_is_not_let_in_again(companies):
 
 def test_a_link_that_breaks_before_any_answer_is_made_again(companies):
     airline, airport = companies
-    with ThreadPoolExecutor(2) as pool:
-        waiting = pool.submit(Folder(airline.path).align)
+
+    def breaking():
         for _ in range(3):
             link = None
             while link is None:
@@ -233,8 +231,10 @@ def test_a_link_that_breaks_before_any_answer_is_made_again(companies):
                     time.sleep(0.05)
             said_hello(link, airport, airport.contract)
             link.close()
-        other = pool.submit(Folder(airport.path).align)
-        assert waiting.result(timeout=60).id == other.result(timeout=60).id
+        return Folder(airport.path).align()
+
+    waiting, other = all_of(Folder(airline.path).align, breaking)
+    assert waiting.id == other.id
     assert [line.result for line in History(airline.path / "runs" / "alignments.jsonl").lines()] == ["begun", "done"]
 
 

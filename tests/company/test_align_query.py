@@ -1,9 +1,9 @@
 """A party's table from a query: its rows as they were when they were aligned, some in memory at a time."""
 
+import functools
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import polars as pl
@@ -15,6 +15,7 @@ from tacit.company.align import aligned
 from tacit.company.folder import Folder
 from tacit.company.train import train
 from tacit.errors import DataError, RefusedError, UsageError
+from tests.at_once import all_of
 from tests.serve import postgres
 
 URL = "TACIT_TEST_ROWS"
@@ -35,8 +36,7 @@ def by_query(company, query=QUERY):
 
 
 def both(companies, act):
-    with ThreadPoolExecutor(2) as pool:
-        return [future.result(timeout=60) for future in [pool.submit(act, Folder(one.path)) for one in companies]]
+    return all_of(*(functools.partial(act, Folder(one.path)) for one in companies))
 
 
 def test_rows_of_a_query_are_those_that_were_aligned_whatever_becomes_of_the_database(companies, database):

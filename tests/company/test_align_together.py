@@ -1,5 +1,6 @@
 """A label party aligns with all feature parties at once: none waits for another, and who fails stops all."""
 
+import functools
 import threading
 
 import numpy as np
@@ -11,6 +12,7 @@ from tacit.align.history import History
 from tacit.company.align import align
 from tacit.company.folder import Folder, create
 from tacit.errors import LinkError, RefusedError
+from tests.at_once import at_once
 from tests.torture.world import free_port
 
 CONTRACT = """
@@ -63,21 +65,11 @@ def _three(tmp_path):
 
 def together(three, **progress):
     """What each party has then, or its error."""
-    found = {}
 
     def act(name):
-        try:
-            found[name] = align(Folder(three[name]), progress=progress.get(name, lambda *_: None))
-        except Exception as error:  # it is what is looked at
-            found[name] = error
+        return align(Folder(three[name]), progress=progress.get(name, lambda *_: None))
 
-    acting = [threading.Thread(target=act, args=[name], daemon=True) for name in three]
-    for thread in acting:
-        thread.start()
-    for thread in acting:
-        thread.join(60)
-    assert set(found) == set(three), "somebody waits without end"
-    return {name: found[name] for name in three}
+    return dict(zip(three, at_once(*(functools.partial(act, name) for name in three)), strict=True))
 
 
 def test_no_peer_waits_for_another(three):
