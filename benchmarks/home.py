@@ -23,7 +23,6 @@ from tacit.one_shot.flips import flips
 from tacit.one_shot.learn import Bottom
 from tacit.one_shot.learn.network import network
 from tacit.one_shot.pretrain import pretrain
-from tacit.one_shot.workers import Workers
 
 ROWS = 5_000
 ON_CPU = 100_000
@@ -78,7 +77,7 @@ def _drawn(rows: int, device: str) -> tuple[Inputs, Tensor]:
 
 def _pretrained(inputs: Inputs, device: str, case: str, threads: int) -> Result:
     clock = _Clock()
-    pretrain(inputs, epochs=2, threads=threads, progress=clock, workers=Workers(device=device))
+    pretrain(inputs, epochs=2, threads=threads, progress=clock, device=device)
     took = time.perf_counter() - clock.ended[0]  # it is back on the CPU, and so it is done
     return Result("home", f"an epoch without labels, {case}", len(inputs) / took, "rows/s")
 
@@ -88,5 +87,5 @@ def _fitted(inputs: Inputs, labels: Tensor, device: str, clock: _Clock, threads:
     coin = flips(LIMIT, ODDS, rare="positive")
     chances = float(coin.b) + float(coin.a - coin.b) * labels  # keyed coins would take longer than learning
     sent = (torch.rand(len(labels), generator=torch.Generator().manual_seed(0)) < chances).byte().numpy()
-    learner = replace(network(pretraining=False, members=1, epochs=2), workers=Workers(device=device))
+    learner = replace(network(pretraining=False, members=1, epochs=2), device=device)
     return learner.fit(inputs, sent, coin, WIDTH, threads=threads, progress=clock)

@@ -92,12 +92,6 @@ NOT_RUN = {
     },
     "howto-choose-one-shot.md": {
         "tacit choose --label-limit 0.6 --odds 2.7 --feature-limit 0.8 --seeds 3": LONG,
-        "torchrun --standalone --nproc-per-node 4 --max-restarts 3 -m tacit train --folder airport": (
-            "waits for the other company; tests/one_shot/test_workers.py runs both sides"
-        ),
-        "export TACIT_STATE=/shared/state": MACHINES,
-        "torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint 10.0.0.1:29400 --max-restarts 3 "
-        "-m tacit train --folder /shared/airport": MACHINES,
     },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.6": LONG,

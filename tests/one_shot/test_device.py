@@ -21,7 +21,6 @@ from tacit.one_shot.head import fit_head
 from tacit.one_shot.learn import load_bottom
 from tacit.one_shot.learn.network import network
 from tacit.one_shot.pretrain import MOST_CODES, _masked_loss, pretrain
-from tacit.one_shot.workers import Workers
 
 CPU = torch.device("cpu")
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -58,7 +57,7 @@ def test_on_the_cpu_rows_stay_where_they_are(made_up):
 def test_a_column_of_many_codes_is_predicted_by_remainders():
     rows = Inputs(torch.arange(3000)[:, None], torch.zeros(3000, 0), (3000,))
     equal = partial(torch.zeros, 3000, MOST_CODES)
-    loss = _masked_loss([MOST_CODES, 0], lambda *_: equal(), list(rows.tensors), slice(None))
+    loss = _masked_loss([MOST_CODES, 0], lambda *_: equal(), list(rows.tensors))
     assert loss.item() == pytest.approx(math.log(MOST_CODES))
     trunk = pretrain(rows, epochs=1)
     assert all(bool(weight.isfinite().all()) for weight in trunk.parameters())
@@ -71,7 +70,7 @@ def test_without_a_gpu_auto_is_the_cpu_bit_for_bit(monkeypatch, made_up):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     asked = (made_up.inputs, made_up.sent[:600], made_up.coin, 2)
     learner = network(epochs=2, members=1)
-    auto, cpu = (replace(learner, workers=Workers(device=name)).fit(*asked, seed=1) for name in ("auto", "cpu"))
+    auto, cpu = (replace(learner, device=name).fit(*asked, seed=1) for name in ("auto", "cpu"))
     assert auto.digest == cpu.digest == learner.fit(*asked, seed=1).digest
     ranks = made_up.sent[:600, None]
     heads = [fit_head("network", ranks, None, made_up.labels[:600], device=name) for name in ("auto", "cpu")]
@@ -93,8 +92,8 @@ def test_a_device_that_is_not_there_is_told_before_anything_is_asked_for(monkeyp
 # --- on a GPU --------------------------------------------------------------------------------------------------------
 
 
-def fitted(made_up, device, **more):
-    learner = replace(network(epochs=8, members=2), workers=Workers(device=device, **more))
+def fitted(made_up, device):
+    learner = replace(network(epochs=8, members=2), device=device)
     return learner.fit(made_up.inputs, made_up.sent[: made_up.train], made_up.coin, 3, seed=1)
 
 
@@ -137,7 +136,7 @@ def test_one_that_is_killed_on_a_gpu_goes_on(made_up, tmp_path):
         if len(told) == 9:  # six epochs without labels, some with
             raise KeyboardInterrupt
 
-    learner = replace(network(epochs=4, members=1), workers=Workers(device="cuda", keep=tmp_path))
+    learner = replace(network(epochs=4, members=1), device="cuda", keep=tmp_path)
     asked = (made_up.inputs, made_up.sent[: made_up.train], made_up.coin, 2)
     with pytest.raises(KeyboardInterrupt):
         learner.fit(*asked, seed=1, progress=killed)
@@ -145,9 +144,9 @@ def test_one_that_is_killed_on_a_gpu_goes_on(made_up, tmp_path):
     went_on = learner.fit(*asked, seed=1, progress=lambda *words: rest.append(words))
     assert all(what == "fitting a network" for what, *_ in rest), "what was done is not done again"
     assert len(rest) <= 4
-    whole = replace(learner, workers=Workers(device="cuda")).fit(*asked, seed=1)
+    whole = replace(learner, keep=None).fit(*asked, seed=1)
     np.testing.assert_allclose(went_on.embed(made_up.inputs), whole.embed(made_up.inputs), rtol=0.05, atol=0.02)
-    other = replace(learner, workers=Workers(device="cpu", keep=tmp_path)).fit(*asked, seed=1)
+    other = replace(learner, device="cpu").fit(*asked, seed=1)
     assert np.isfinite(other.embed(made_up.inputs)).all(), "on another device it goes on as well"
 
 
@@ -165,6 +164,6 @@ def test_a_head_a_trunk_and_pictures_on_a_gpu(made_up, seeded):
     pictures = torch.randn(300, 1, 8, 8, generator=seeded(0))
     labels = torch.arange(300) % 2
     pictures[labels == 1, :, 2:6, 2:6] += 2
-    learner = replace(network(epochs=8), workers=Workers(device="cuda"))
+    learner = replace(network(epochs=8), device="cuda")
     bottom = learner.fit(pictures, labels[:240].numpy(), made_up.coin, 2)
     assert roc_auc_score(labels[240:], bottom.embed(pictures)[240:, 0]) > 0.9

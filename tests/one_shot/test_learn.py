@@ -206,3 +206,12 @@ def test_rare_codes_of_a_wide_table_share_a_weight():
     assert roc_auc_score(labels, bottom.embed(inputs)[:, 0]) > 0.99
     weights = bottom.weights[20:, 0]
     assert len(np.unique(weights)) < 2000
+
+
+def test_trees_learn_from_a_sample_of_the_rows(made_up):
+    asked = (made_up.inputs, made_up.sent[:2400], made_up.coin, 1)
+    whole, some = (learner("trees", rounds=20, sample=sample).fit(*asked, seed=1) for sample in (2400, 1200))
+    assert whole.digest == learner("trees", rounds=20).fit(*asked, seed=1).digest != some.digest
+    assert roc_auc_score(made_up.labels[2400:], some.embed(made_up.inputs[2400:])[:, 0]) > 0.7
+    with pytest.raises(UsageError, match="sample must be at least 1"):
+        learner("trees", sample=0)

@@ -85,15 +85,12 @@ def train(  # typer reads each option from a parameter
     kept = interruptible(lambda: f"what {what} is in {path / 'runs'}: the same command goes on where it was")
     if one_shot:
         from tacit.company.train import train_one_shot
-        from tacit.one_shot.workers import Workers
 
-        quiet = quiet or Workers.started().rank > 0  # of several processes the first one speaks
         with kept, one_bar(quiet=quiet, first="preparing") as show:
             outcome = train_one_shot(
                 path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=restored
             )
-        if outcome is not None:
-            print_outcome(outcome, as_json=as_json, quiet=quiet)
+        print_outcome(outcome, as_json=as_json, quiet=quiet)
         return
     from tacit.company.audit import audit_run
     from tacit.company.seals import write_report

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from tacit.company.align import Aligned, aligned, columns_of
 from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial
+from tacit.company.models import load_factory
 from tacit.company.one_shot_common import ExchangeTelling
-from tacit.company.one_shot_workers import ALIGNED, ALL, LEARNING, learner_of, tell, told
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.disk import write_json
@@ -31,17 +31,19 @@ from tacit.errors import DataError, ProtocolError
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
-from tacit.one_shot.learn import Bottom, load_bottom
-from tacit.one_shot.mechanisms import Mechanism, check_agreed, shares
+from tacit.one_shot.learn import Bottom, Learner, learner, load_bottom
+from tacit.one_shot.learn.network import Network
+from tacit.one_shot.learn.own import own
+from tacit.one_shot.mechanisms import Mechanism, check_agreed, read_mechanism, shares
 from tacit.one_shot.parts import discard, guard, part, store_array
 from tacit.one_shot.records import Keys
 from tacit.one_shot.release import check_enough
 from tacit.one_shot.releasing import Home, above_floor, release
 from tacit.one_shot.shipments import Before, Shipment, version_of
-from tacit.one_shot.workers import ALONE, Workers
 from tacit.views.progress import Show
 from tacit.wire.line import Dialer
 
+_LEARNING = "learning"  # the folder of a run that says, until something leaves, how far learning was
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
 
@@ -66,7 +68,6 @@ class _Side:
     inputs: Inputs
     table: Facts  # of the file that these were made of
     telling: ExchangeTelling
-    workers: Workers  # the processes that learn, this one the first of them
 
     @property
     def contract(self) -> OneShotContract:
@@ -85,10 +86,7 @@ class _Side:
 
 
 def train_features(
-    folder: Folder,
-    telling: ExchangeTelling,
-    restored: Callable[[str], None] | None = None,
-    workers: Workers = ALONE,
+    folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> FeatureOutcome:
     """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
     contract, rows = folder.one_shot, aligned(folder)
@@ -103,8 +101,7 @@ def train_features(
     table = file_facts(folder.data)
     inputs = common.own_inputs(folder, rows)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
-    workers.check(train)
-    side = _Side(folder, rows, train, inputs, table, telling, workers)
+    side = _Side(folder, rows, train, inputs, table, telling)
     config = folder.config
     facts = {
         "version": __version__,
@@ -116,13 +113,12 @@ def train_features(
         "seed": str(config.training.seed),
     }
     guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
-    tell(folder, workers, ALIGNED, rows=len(inputs))  # who does not have them says so before labels are paid for
     asking = _asking(side)
     try:
         sent, mechanism = _answered(side, asking)
         codes, released = _released(side, sent, mechanism)
         form, audit = released["form"], released["audit"]
-        shutil.rmtree(where / LEARNING, ignore_errors=True)
+        shutil.rmtree(where / _LEARNING, ignore_errors=True)
         telling.status.update(release={**form, "worst": audit["worst"]}, at_once=True)
         heard = _delivered(where, asking, codes, telling)
     finally:
@@ -160,7 +156,8 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Mechanism]:
         store_array(path / "sent.npy", sent)
         write_json(path / "mechanism.json", asking.mechanism.parameters())
 
-    return told(side.part("flips", ask))
+    path = side.part("flips", ask)
+    return np.load(path / "sent.npy"), read_mechanism(json.loads((path / "mechanism.json").read_bytes()))
 
 
 def _check_shares(sent: NDArray[Any], mechanism: Mechanism) -> None:
@@ -185,7 +182,7 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Mechanism) -> Bottom:
     def fitted() -> Bottom:
         unlabelled = side.learn.factory is None and side.learn.learner == "network" and side.learn.pretrain
         every = common.every_row(folder, side.rows) if unlabelled else side.inputs[: side.train]
-        return learner_of(folder, side.workers, ALL if unlabelled else ALIGNED).fit(
+        return _learner(folder).fit(
             shown(folder, every), sent, mechanism, side.contract.exchange.width,
             seed=common.seed_of(folder), threads=common.threads_of(folder), progress=side.telling.part,
         )  # fmt: skip
@@ -193,6 +190,20 @@ def _learnt(side: _Side, sent: NDArray[Any], mechanism: Mechanism) -> Bottom:
     if side.learn.factory is not None:  # of an object of the party's own only what it sends is kept: no pickle
         return fitted()
     return load_bottom(side.part("learned", lambda path: fitted().save(path)))
+
+
+def _learner(folder: Folder) -> Learner:
+    """What learns, as party.toml has it; a network goes on from the last epoch when it was killed."""
+    learn = folder.config.learn
+    if learn.factory is not None:
+        made = own(load_factory(folder.path, learn.factory, "[learn]")())
+    else:
+        options: dict[str, Any] = {"network": {"pretraining": learn.pretrain}, "trees": {"sample": learn.sample}}
+        made = learner(learn.learner, **options.get(learn.learner, {}))
+    if not isinstance(made, Network):
+        return made
+    keep = folder.run_folder(folder.one_shot) / _LEARNING
+    return replace(made, keep=keep, device=folder.config.training.device)
 
 
 def shown(folder: Folder, inputs: Inputs) -> Inputs:
@@ -208,7 +219,7 @@ def _released(side: _Side, sent: NDArray[Any], mechanism: Mechanism) -> tuple[ND
         home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
         made = release(_learnt(side, sent, mechanism), Form(width, learn.ranks, learn.noise), home)
         if learn.floor:
-            made = above_floor(made, learner_of(side.folder, side.workers), sent, mechanism, home)
+            made = above_floor(made, _learner(side.folder), sent, mechanism, home)
         if made.why:
             made.bottom.save(path / "floor")
         store_array(path / "codes.npy", made.codes)

@@ -15,7 +15,6 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.company.one_shot_features import FeatureOutcome
 from tacit.company.one_shot_label import LabelOutcome
 from tacit.company.one_shot_report import exchange_report
-from tacit.company.one_shot_workers import check_several, follow
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.seals import write_report
@@ -24,8 +23,7 @@ from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.disk import held
-from tacit.errors import TacitError, UsageError
-from tacit.one_shot.workers import Workers
+from tacit.errors import TacitError
 from tacit.views.progress import Show
 from tacit.wire.exactly_once import Trace
 from tacit.wire.line import Alarm, Waiting
@@ -58,11 +56,6 @@ def train(
             and why; what it sends again is then answered again. It stays on record.
     """
     folder = Folder.at(folder)
-    if (several := Workers.started().count) > 1:
-        raise UsageError(
-            f'torchrun has started {several} processes, and with mode = "split" a party trains with one: start `tacit '
-            "train` without torchrun"
-        )
     with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))
@@ -77,20 +70,13 @@ def train_one_shot(
     alarm: Alarm = lambda *_: None,
     trace: Trace = silent,
     after_restore: tuple[str, str] | None = None,
-) -> LabelOutcome | FeatureOutcome | None:
+) -> LabelOutcome | FeatureOutcome:
     """The same in one exchange; at the end it writes the party's report into the run's folder.
 
-    `progress` is told what is being done, how much of it is done and how much there is. Where torchrun has started
-    several processes of a feature party, the first of them does all that, and the others help its network learn: they
-    give None.
+    `progress` is told what is being done, how much of it is done and how much there is.
     """
     folder = Folder.at(folder)
-    contract, workers = folder.one_shot, Workers.started()
-    if workers.rank:
-        with workers.together():
-            follow(folder, workers)
-        return None
-    check_several(folder, workers)
+    contract = folder.one_shot
     where = begin(folder, contract)
     with held(where / "lock"):
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
@@ -98,13 +84,10 @@ def train_one_shot(
         seals.begin(where / OVERRIDES)
         try:
             answered = restored(where, status.log, after_restore)
-            with workers.together():
-                workers.join()
-                if folder.config.role == "label":
-                    outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)
-                else:
-                    outcome = one_shot_features.train_features(folder, telling, answered, workers)
-                workers.same(None)  # the others may go
+            if folder.config.role == "label":
+                outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)
+            else:
+                outcome = one_shot_features.train_features(folder, telling, answered)
         except TacitError as error:
             status.update(state="stopped", reason=str(error), at_once=True)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -13,29 +14,16 @@ from torch import Tensor, nn
 
 from tacit.errors import TensorError
 from tacit.models import Columns
+from tacit.models.layers import device_named
 from tacit.one_shot._batches import drawn, placed, rows_a_step
-from tacit.one_shot._cut_table import CutTable
+from tacit.one_shot._epochs import Epochs
 from tacit.one_shot._rows import Progress, Target, loss, using_threads
 from tacit.one_shot.same_bits import in_blocks
-from tacit.one_shot.workers import ALONE, Epochs, Share, Workers
 
 CPU = torch.device("cpu")
 _BLOCK = 8192  # rows that are scored at once where the last bits do not count
 _SMALL = 0.4  # times the usual size of the first weights
 _FAR = 4.0  # deviations from a number's mean, beyond which it counts as so far
-
-
-class Dropout(nn.Dropout):
-    """Draws for the whole batch, so that several processes drop the same units of a row as one does."""
-
-    share: Share | None = None  # what this process has of the batch; None for all of it
-
-    def forward(self, units: Tensor) -> Tensor:
-        """Units (rows, width), some of them 0."""
-        if not self.training or self.share is None:
-            return super().forward(units)
-        kept = units.new_empty(self.share.batch, units.shape[1]).bernoulli_(1 - self.p)
-        return units * kept.div_(1 - self.p)[self.share.rows]
 
 
 class TableTrunk(nn.Module):
@@ -51,14 +39,14 @@ class TableTrunk(nn.Module):
         super().__init__()
         self.shape = {"cardinalities": list(cardinalities), "numeric": numeric, "width": width, "layers": layers}
         self.width, self.bare = width, not numeric  # without numbers there is one that is always 0
-        self.codes: Columns | CutTable | None = Columns(list(cardinalities), 0, width) if len(cardinalities) else None
+        self.codes = Columns(list(cardinalities), 0, width) if len(cardinalities) else None
         self.numbers = nn.Linear(max(numeric, 1), width)
         with torch.no_grad():
             for weight in (*(self.codes.parameters() if self.codes else ()), self.numbers.weight):
                 weight.mul_(_SMALL)
-        rest: list[nn.Module] = [nn.ReLU(), Dropout(dropout)]
+        rest: list[nn.Module] = [nn.ReLU(), nn.Dropout(dropout)]
         for _ in range(layers - 1):
-            rest += [nn.Linear(width, width), nn.ReLU(), Dropout(dropout)]
+            rest += [nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout)]
         self.rest = nn.Sequential(*rest)
 
     def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
@@ -128,6 +116,11 @@ class Fitting:
     out: float = 0.1  # the share of rows that are left out, to stop on
 
 
+def device_of(name: str) -> torch.device:
+    """The device that a name stands for: "cpu", "cuda", or "auto" for CUDA where there is one."""
+    return CPU if device_named(name) == "cpu" else torch.device("cuda", 0)  # as tensors there have it, with its number
+
+
 @contextmanager
 def same_draws(seed: int, threads: int, device: torch.device = CPU) -> Iterator[None]:
     """Draw from this seed and use this many threads inside, on this device too; what was before comes back."""
@@ -142,34 +135,6 @@ def optimizer_of(net: nn.Module, device: torch.device, rate: float, decay: float
     return torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=decay, fused=fused)
 
 
-def shared(net: nn.Module, workers: Workers, batch: int) -> Share:
-    """What this process has of a batch, which the network's own draws follow."""
-    share = workers.share(batch)
-    for layer in net.modules() if workers.count > 1 else ():
-        if isinstance(layer, Dropout | CutTable):
-            layer.share = share
-    return share
-
-
-def cut(net: nn.Module, workers: Workers) -> dict[str, int]:
-    """Leave each of several processes its part of every large table; the names of their weights, and their rows."""
-    found = {}
-    for name, trunk in list(net.named_modules()) if workers.count > 1 else ():
-        if isinstance(trunk, TableTrunk) and isinstance(trunk.codes, Columns):
-            rows = sum(trunk.codes.cardinalities)
-            if rows >= workers.cut_from:
-                found[f"{name}.codes.table.weight"] = rows
-                trunk.codes = CutTable(trunk.codes, workers)
-    return found
-
-
-def join(net: nn.Module) -> None:
-    """Make tables whole again that were cut."""
-    for trunk in net.modules():
-        if isinstance(trunk, TableTrunk) and isinstance(trunk.codes, CutTable):
-            trunk.codes = trunk.codes.joined()
-
-
 def fit_scorer(
     net: nn.Module,
     tensors: Sequence[Tensor],
@@ -178,59 +143,44 @@ def fit_scorer(
     *,
     link: Callable[[Tensor], Tensor] | None = None,
     progress: Progress = lambda *_: None,
-    workers: Workers = ALONE,
-    name: str = "network",
+    device: torch.device = CPU,
+    file: Path | None = None,
 ) -> None:
     """Fit a network of scores in place, and leave the weights that were best for the rows left out.
 
-    By its name it is known which network it was when it is killed and fitted again. It learns on the processes' device,
-    and is on the CPU again when it is done.
+    How far it is stands in a file after each epoch, if one is given: killed and fitted again, it goes on from there. It
+    learns on the device, and is on the CPU again when it is done.
     """
-    count, where = len(target.values), workers.where
-    workers.check(count)
+    count = len(target.values)
     values = torch.from_numpy(target.values).float() if target.outputs == 1 else torch.from_numpy(target.values)
-    rows = placed([values, *tensors], where)
+    rows = placed([values, *tensors], device)
     home = rows[0].device
     order = torch.randperm(count, device=home)
     out = order[: max(1, int(count * fitting.out))] if count > 1 else order
     kept = order[len(out) :] if count > 1 else order
     judge, size = _judge(target), rows_a_step(len(kept), max(32, min(fitting.batch, len(kept) // 64)))
-    tables = cut(net, workers)
-    net.to(where)
-    optimizer = optimizer_of(net, where, fitting.rate, fitting.decay)
-    judging = out.tensor_split(-(-len(out) // _BLOCK))  # of about the same size: every process has rows of each
-    judged_here = [block[workers.share(len(block)).rows] for block in judging]
-    judged = Target(target.values[torch.cat(judged_here).cpu().numpy()], target.classes)
-    forward = workers.wrapped(net, tables)
-    epochs = Epochs(net, optimizer, fitting.epochs, workers, name, patience=fitting.patience, cut=tables)
+    net.to(device)
+    optimizer = optimizer_of(net, device, fitting.rate, fitting.decay)
+    judging = out.split(_BLOCK)
+    judged = Target(target.values[out.cpu().numpy()], target.classes)
+    epochs = Epochs(net, optimizer, fitting.epochs, device, file, patience=fitting.patience)
     for epoch in epochs:
         net.train()
         batches = kept[torch.randperm(len(kept), device=home)].split(size)
-        mine = [batch[workers.share(len(batch)).rows] for batch in batches]
-        for batch, (truth, *some) in zip(batches, drawn(rows, mine, where), strict=True):
-            share = shared(net, workers, len(batch))
-            scores = forward(*some)
+        for truth, *some in drawn(rows, batches, device):
+            scores = net(*some)
             optimizer.zero_grad()
-            (judge(scores if link is None else link(scores), truth) * share.weight).backward()
+            judge(scores if link is None else link(scores), truth).backward()
             optimizer.step()
         net.eval()
-        found = torch.cat(list(_scored(net, judging, drawn(rows, judged_here, where), workers))).cpu().double()
+        with torch.no_grad():
+            found = torch.cat([net(*some) for _, *some in drawn(rows, judging, device)]).cpu().double()
         scored = (found if link is None else link(found)).numpy()
-        epochs.judge(workers.mean(loss(scored, judged), len(scored)))
+        epochs.judge(loss(scored, judged))
         progress("fitting a network", epoch, fitting.epochs)
     net.load_state_dict(epochs.best)
-    join(net.to(CPU).eval())
+    net.to(CPU).eval()
     progress("fitting a network", fitting.epochs, fitting.epochs)
-
-
-@torch.no_grad()
-def _scored(
-    net: nn.Module, blocks: Sequence[Tensor], here: Iterator[list[Tensor]], workers: Workers
-) -> Iterator[Tensor]:
-    """Scores of one's share of some rows: all processes go through all blocks, for some may have to ask the others."""
-    for block, (_, *some) in zip(blocks, here, strict=True):
-        shared(net, workers, len(block))
-        yield net(*some)
 
 
 def scores_of(net: nn.Module, tensors: Sequence[Tensor]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,8 @@ from tacit.align.encoder import Inputs
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._network import Fitting, Scorer, TableTrunk, fit_scorer, same_draws, scores_of, units_of
+from tacit.one_shot._network import Fitting, Scorer, TableTrunk, device_of, fit_scorer, same_draws, scores_of, units_of
 from tacit.one_shot._rows import Progress, Target, fresh, matrix, save_own, softmax, true_target, unordered
-from tacit.one_shot.workers import ALONE
 
 HEADS = ("trees", "network")  # the heads that have a name; anything else is an object or a factory of the user's
 FILE = "head.json"
@@ -126,11 +125,11 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
         ours, places = kind == "network", torch.from_numpy(known)
         tensors = [tensor[places] for tensor in _tensors(codes, own, ours)]
         sizes = () if own is None else own.cardinalities
-        workers = replace(ALONE, device=device)
-        with same_draws(seed, threads, workers.where):
+        where = device_of(device)
+        with same_draws(seed, threads, where):
             trunk = TableTrunk(sizes, tensors[1].shape[1], layers=2) if ours else fresh(kind)
             net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
-            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress, workers=workers)
+            fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress, device=where)
         numbers = classes is None
         shift, scale = (float(target.values.mean()), float(target.values.std()) or 1.0) if numbers else (0.0, 1.0)
         return NetworkHead(shape, net, shift, scale)

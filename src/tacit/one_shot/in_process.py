@@ -172,7 +172,7 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
     sent, certificate = _sent(table, mechanism, key)
     made = named_learner(learner) if isinstance(learner, str) else own_learner(learner)
     device = device_named(device)
-    made = replace(made, workers=replace(made.workers, device=device)) if isinstance(made, Network) else made
+    made = replace(made, device=device) if isinstance(made, Network) else made
     rows, train = table.rows, table.train
     home = Home(
         _seen(rows, table.readers[0], tuple(withheld), made), looked_for(rows, train), table.readers[0].columns, train,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,9 @@ from tacit.align.encoder import Inputs
 from tacit.errors import UsageError
 from tacit.models.layers import count
 from tacit.one_shot._batches import drawn, placed, rows_a_step
-from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, cut, join, optimizer_of, same_draws, shared
+from tacit.one_shot._epochs import Epochs
+from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, device_of, optimizer_of, same_draws
 from tacit.one_shot._rows import Progress
-from tacit.one_shot.workers import ALONE, Epochs, Workers
 
 EPOCHS = 6  # how often each row is seen
 MOST_CODES = 1024  # outputs of a column at most
@@ -46,48 +47,41 @@ def pretrain(
     seed: int = 0,
     threads: int = 1,
     progress: Progress = lambda *_: None,
-    workers: Workers = ALONE,
+    device: str = "cpu",
+    file: Path | None = None,
 ) -> TableTrunk | PictureTrunk:
-    """A trunk that has learnt from rows alone."""
+    """A trunk that has learnt from rows alone; how far it is stands in a file after each epoch, if one is given."""
     count("epochs", epochs)
     if len(inputs) < 2:
         raise UsageError("there is nothing to learn from fewer than two rows: skip pretraining")
-    workers.check(len(inputs))
-    where, size = workers.where, rows_a_step(len(inputs), _BATCH)
+    where, size = device_of(device), rows_a_step(len(inputs), _BATCH)
     with same_draws(seed, threads, where):
         trunk = trunk_for(inputs)
-        loss_of: Callable[[nn.Module, list[Tensor], slice], Tensor] = _views_loss
+        loss_of: Callable[[nn.Module, list[Tensor]], Tensor] = _views_loss
         if isinstance(inputs, Inputs):
             sizes = [*(min(codes, MOST_CODES) for codes in inputs.cardinalities), inputs.numeric.shape[1]]
             net, loss_of = Scorer(trunk, trunk.width, sum(sizes)), partial(_masked_loss, sizes)
         else:
             net = Scorer(trunk, trunk.width, trunk.width)
-        tables = cut(net, workers)
         optimizer = optimizer_of(net.to(where), where, 2e-3)
         rows = placed(inputs.tensors if isinstance(inputs, Inputs) else [inputs], where)
-        forward = workers.wrapped(net, tables)
         net.train()
-        for epoch in Epochs(net, optimizer, epochs, workers, "without labels", cut=tables):
+        for epoch in Epochs(net, optimizer, epochs, where, file):
             batches = torch.randperm(len(inputs), device=rows[0].device).split(size)
             for batch in drawn(rows, batches, where):
                 if len(batch[0]) > 1:  # one row alone has no other to take cells from
-                    share = shared(net, workers, len(batch[0]))
                     optimizer.zero_grad()
-                    (loss_of(forward, batch, share.rows) * share.weight).backward()
+                    loss_of(net, batch).backward()
                     optimizer.step()
             progress("learning without labels", epoch, epochs)
-        join(net.to(CPU))
     return trunk.to(CPU).eval()
 
 
-def _masked_loss(sizes: Sequence[int], predict: nn.Module, rows: list[Tensor], mine: slice) -> Tensor:
-    """How far the true cells are from what is predicted for rows whose cells are partly those of others.
-
-    Of all rows of a batch cells are replaced, of one's own they are predicted.
-    """
+def _masked_loss(sizes: Sequence[int], predict: nn.Module, rows: list[Tensor]) -> Tensor:
+    """How far the true cells are from what is predicted for rows whose cells are partly those of others."""
     categorical, numeric = rows
-    found = predict(_mixed(categorical)[mine], _mixed(numeric)[mine])
-    categorical, numeric = categorical[mine] % MOST_CODES, numeric[mine]
+    found = predict(_mixed(categorical), _mixed(numeric))
+    categorical = categorical % MOST_CODES
     *codes, numbers = found.split(list(sizes), dim=1)
     losses = [nn.functional.cross_entropy(logits, categorical[:, place]) for place, logits in enumerate(codes)]
     losses += [nn.functional.smooth_l1_loss(numbers, numeric)] if numeric.shape[1] else []
@@ -100,7 +94,7 @@ def _mixed(cells: Tensor) -> Tensor:
     return torch.where(torch.rand(cells.shape, device=cells.device) < _REPLACED, others, cells)
 
 
-def _views_loss(predict: nn.Module, rows: list[Tensor], _: slice) -> Tensor:
+def _views_loss(predict: nn.Module, rows: list[Tensor]) -> Tensor:
     """Cross entropy of finding a picture's second view among the second views of all pictures of the batch."""
     (pictures,) = rows
     first, second = (nn.functional.normalize(predict(_view(pictures.float())), dim=1) for _ in range(2))

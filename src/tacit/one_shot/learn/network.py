@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,17 +27,17 @@ from tacit.one_shot._network import (
     PictureTrunk,
     Scorer,
     TableTrunk,
+    device_of,
     fit_scorer,
     same_draws,
     scores_of,
     units_of,
 )
-from tacit.one_shot._rows import Progress, Target
+from tacit.one_shot._rows import Target
 from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.pretrain import pretrain, trunk_for
 from tacit.one_shot.same_bits import mixed
-from tacit.one_shot.workers import ALONE, Workers
 
 _BLOCK = 8192
 _SPREAD_ROWS = 1 << 20  # rows at most, evenly spread, that say how units vary
@@ -105,47 +105,42 @@ class Network(Learner):
     # how many networks there are, each stopped on rows of its own that it has not seen: the mean of their scores is
     # steadier. Of pictures and of trunks of the user's there is one
     members: int = 4
-    workers: Workers = ALONE  # the processes that learn together, and where it is kept how far they are
-    begin: Callable[[int, int, int], None] = lambda *_: None  # told of rows, labels and seed before it is fitted
+    device: str = "cpu"  # where it learns: "cpu", "cuda", or "auto" for CUDA where there is one
+    keep: Path | None = None  # the folder in which it is kept how far it is, to go on from; None for none
     name = "network"
 
     def learn(self, task: Task) -> NetworkBottom:
         """Rows without labels help before there are any."""
-        inputs, labels, seed, progress = task.inputs, len(task.target.values), task.seed, task.progress
-        if self.workers.count > 1 and not isinstance(inputs, Inputs):
-            raise UsageError("several processes learn from tables, not from pictures: start it without torchrun")
-        target = task.target.scaled
-        self.begin(len(inputs), labels, seed)
-        workers, threads = self.workers.within(f"{labels} labels"), max(1, task.threads // self.workers.here)
+        labels, seed, threads = len(task.target.values), task.seed, task.threads
+        target, device = task.target.scaled, device_of(self.device)
+        keep = None if self.keep is None else self.keep / f"{labels} labels"
         link = _flipped(task.mechanism) if target.classes == 2 else None
-        trunks = self._trunks(inputs, seed, threads, progress, workers)
-        tensors = [tensor[:labels] for tensor in _tensors_of(inputs)]
-        rows = placed(tensors, workers.where)  # once for all members
+        trunks = self._trunks(task, keep)
+        tensors = [tensor[:labels] for tensor in _tensors_of(task.inputs)]
+        rows = placed(tensors, device)  # once for all members
         weights = []
         for place, trunk in enumerate(trunks):
-            with same_draws(seed + 1 + place, threads, workers.where):
+            with same_draws(seed + 1 + place, threads, device):
                 net = Scorer(trunk, units_of(trunk, tensors), target.outputs)
                 _start(net, target, task.mechanism)
-                fitting, name = self.fitting, f"network {place}"
-                fit_scorer(net, rows, target, fitting, link=link, progress=progress, workers=workers, name=name)
+                file = None if keep is None else keep / f"network {place}.safetensors"
+                fit_scorer(net, rows, target, self.fitting, link=link, progress=task.progress, device=device, file=file)
                 weights.append(net.score.weight.detach().double().numpy().T / len(trunks))
         whole = Members(trunks).eval()
-        mix = None
-        if workers.rank == 0:
-            some = [tensor[:: -(-labels // _SPREAD_ROWS)] for tensor in tensors]
-            with same_draws(seed, threads):
-                mix = torch.from_numpy(mixing(covariance(_units(whole, some)), np.concatenate(weights), task.width))
-        return NetworkBottom(whole, workers.same(mix).numpy())
+        some = [tensor[:: -(-labels // _SPREAD_ROWS)] for tensor in tensors]
+        with same_draws(seed, threads):
+            mix = mixing(covariance(_units(whole, some)), np.concatenate(weights), task.width)
+        return NetworkBottom(whole, mix)
 
-    def _trunks(
-        self, inputs: Inputs | Tensor, seed: int, threads: int, progress: Progress, workers: Workers
-    ) -> list[nn.Module]:
+    def _trunks(self, task: Task, keep: Path | None) -> list[nn.Module]:
         """What is fitted: the user's trunk, or ours that has learnt without labels or nothing yet."""
+        inputs, seed, threads = task.inputs, task.seed, task.threads
         if isinstance(self.pretraining, nn.Module):
             return [copy.deepcopy(self.pretraining)]
         members = self.members if isinstance(inputs, Inputs) else 1
         if self.pretraining and len(inputs) > 1:
-            learnt = pretrain(inputs, seed=seed, threads=threads, progress=progress, workers=workers)
+            file = None if keep is None else keep / "without labels.safetensors"
+            learnt = pretrain(inputs, seed=seed, threads=threads, progress=task.progress, device=self.device, file=file)
             return [copy.deepcopy(learnt) for _ in range(members)]
         with same_draws(seed, threads):
             return [trunk_for(inputs) for _ in range(members)]
