@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tacit.cli import app
 from tacit.errors import UsageError
 from tacit.lab.data import load
+from tacit.lab.data.rows import Pictures
 from tacit.lab.drawing import draw_exchange as draw
 from tacit.lab.one_shot.advising import advise, points
 from tacit.lab.one_shot.settings import Family, Search, Setting
@@ -144,6 +145,12 @@ def _tried(tmp_path_factory):
     world = world_of(load("generated:credit", rows=1500))
     trials = try_all(world, SMALL, out, progress=lambda *of: told.append(of))
     return world, out, trials, told
+
+
+def test_pictures_are_for_split_training():
+    data = load("generated:credit", rows=1500)
+    with pytest.raises(UsageError, match="holds pictures, and one exchange takes tables"):
+        world_of(replace(data, inputs=Pictures(1, 8)))
 
 
 def test_everything_is_tried_once_and_kept(tried):

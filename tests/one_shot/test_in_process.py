@@ -150,18 +150,6 @@ def test_estimators_on_either_side_are_copied():
     assert not hasattr(mine, "coef_")
 
 
-def test_pictures():
-    bright = (ROWS["wind"].to_numpy()[:, None, None, None] * 20 + 128).clip(0, 255)
-    pictures = np.broadcast_to(bright, (1200, 1, 8, 8)).astype(np.uint8)
-    units = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU())
-    result = trained(features=pictures, learner=units)
-    assert result.figures["test_auc"] > result.alone["test_auc"]
-    with pytest.raises(UsageError, match="not from pictures"):
-        trained(features=pictures, learner="trees")
-    with pytest.raises(UsageError, match="own holds pictures"):
-        trained(own=pictures)
-
-
 def test_three_classes_and_numbers():
     three = trained(labels=ROWS["how"], classes=3, odds=6.0)
     assert three.scores.shape == (1200, 3)
@@ -201,6 +189,7 @@ def test_a_limit_that_nothing_holds_sends_nothing():
         ({"secret": b"short"}, UsageError, "32"),
         ({"feature_limit": 0.3}, UsageError, "audit"),
         ({"features": [["a"]] * 1200}, TensorError, "DataFrame"),
+        ({"features": np.zeros((1200, 1, 8, 8))}, TensorError, "one row of numbers"),
         ({"test_share": 1.0}, UsageError, "test_share"),
         ({"learner": "forest"}, UsageError, "forest"),
         ({"head": "forest"}, UsageError, "forest"),

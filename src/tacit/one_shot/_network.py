@@ -1,4 +1,4 @@
-"""Small networks for tables and pictures, and one way to fit them: on a part of the rows, stopped on the others."""
+"""Small networks for tables, and one way to fit them: on a part of the rows, stopped on the others."""
 
 from __future__ import annotations
 
@@ -55,24 +55,6 @@ class TableTrunk(nn.Module):
         if self.codes is not None:
             first = first + self.codes(categorical).unflatten(1, (-1, self.width)).sum(1)
         units: Tensor = self.rest(first)
-        return units
-
-
-class PictureTrunk(nn.Module):
-    """Pictures of any size to hidden units: three convolutions, each halving the size, then the mean over places."""
-
-    def __init__(self, channels: int, width: int = 64) -> None:
-        super().__init__()
-        self.shape = {"channels": channels, "width": width}
-        layers: list[nn.Module] = []
-        for inputs, outputs in ((channels, 16), (16, 32), (32, width)):
-            layers += [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.GroupNorm(4, outputs), nn.ReLU()]
-        self.layers = nn.Sequential(*layers)
-        self.width = width
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Pictures (batch, channels, height, width) to units (batch, width)."""
-        units: Tensor = self.layers(pictures.float()).mean(dim=(2, 3))
         return units
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import special
-from torch import Tensor, nn
+from torch import nn
 
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
@@ -43,7 +43,7 @@ class Target:
         return Target((self.values - self.values.mean()) / (self.values.std() or 1.0), None)
 
 
-def learnable(inputs: Inputs | Tensor, sent: NDArray[Any], mechanism: Any, width: int) -> Target:
+def learnable(inputs: Inputs, sent: NDArray[Any], mechanism: Any, width: int) -> Target:
     """What a learner learns from these rows' labels; a width or a number of rows that can't be is refused."""
     count("width", width, high=WIDEST)
     if len(inputs) < len(sent):
@@ -54,13 +54,6 @@ def learnable(inputs: Inputs | Tensor, sent: NDArray[Any], mechanism: Any, width
     if hasattr(mechanism, "value_of"):  # cells of numbers stand for unbiased values
         return Target(np.asarray(mechanism.value_of(sent), dtype=np.float64), None)
     return true_target(sent, int(mechanism.classes))
-
-
-def table_of(inputs: Inputs | Tensor, learner: str) -> Inputs:
-    """Inputs that are a table; pictures are for another learner."""
-    if not isinstance(inputs, Inputs):
-        raise UsageError(f"the learner {learner!r} learns from tables, not from pictures: choose 'network' for those")
-    return inputs
 
 
 def true_target(labels: NDArray[Any], classes: int | None) -> Target:

@@ -21,7 +21,6 @@ from tacit.config import Exchange
 from tacit.config.contract import WIDEST
 from tacit.errors import TensorError, UsageError
 from tacit.models.layers import count, device_named
-from tacit.one_shot._network import TableTrunk
 from tacit.one_shot._rows import Progress
 from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.coins import Coins, counted_keys
@@ -33,7 +32,7 @@ from tacit.one_shot.learn.network import Network
 from tacit.one_shot.learn.own import own as own_learner
 from tacit.one_shot.mechanisms import Mechanism, agreed_mechanism, described
 from tacit.one_shot.numbers import NumberFlips
-from tacit.one_shot.reading import Reader, labels_of, looked_for
+from tacit.one_shot.reading import Reader, labels_of
 from tacit.one_shot.records import Charge, Summary
 from tacit.one_shot.releasing import Home, Released, above_floor, release
 from tacit.one_shot.target import Target, figures, read_target
@@ -70,8 +69,7 @@ class Result:
     def embed(self, features: Any) -> NDArray[np.uint8]:
         """What would be sent of other rows.  (rows, width)"""
         reader = self.readers[0]
-        rows = reader.read(features, "features")
-        seen = _seen(rows, reader, self.withheld, self.bottom)
+        seen = shown(reader.read(features, "features"), reader.columns, self.withheld, "withheld")
         return self.released.coding.codes(self.bottom.embed(seen), self.secret)
 
     def predict(self, *, features: Any, own: Any = None) -> NDArray[np.float64]:
@@ -80,7 +78,6 @@ class Result:
         if (reader is None) != (own is None):
             raise UsageError("own columns were learnt from" if own is None else "no own columns were learnt from")
         rows = _nothing(len(codes)) if reader is None else reader.read(own, "own")
-        assert isinstance(rows, Inputs)  # pictures were refused
         return self.head.predict(codes, rows)
 
     def __repr__(self) -> str:
@@ -130,10 +127,9 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
     leave, and the private head learns from true labels, own columns and the embedding.
 
     Args:
-        features: the feature party's columns: a polars or pandas DataFrame, a NumPy array, a tensor (pictures, too:
-            (rows, channels, height, width)) or `Inputs`.
+        features: the feature party's columns: a polars or pandas DataFrame, a NumPy array, a tensor or `Inputs`.
         labels: classes from 0 on, or numbers; missing ones are allowed.
-        own: the label party's own columns, as features but no pictures; None if it has none.
+        own: the label party's own columns, as features; None if it has none.
         limit: the leak AUC of a label that nobody can pass, above 0.5 and below 1.
         odds: the factor by which a label's odds change at most; needed with three classes and more.
         width: numbers that are sent of a row, 1 to 128.
@@ -143,8 +139,7 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
         high: the highest one.
         cells: steps of the grid of numbers.
         learner: "trees", "network", "linear", an object with `fit` such as scikit-learn's, or an `nn.Module` that makes
-            hidden units of rows: called with numbers alone, with codes and numbers where there are categories, or with
-            pictures.
+            hidden units of rows: called with numbers alone, with codes and numbers where there are categories.
         head: "trees", "network", an object with `fit` and `predict_proba`, or an `nn.Module`.
         withheld: columns that the learner never sees; decoders still look for them.
         noise: on the embedding, in units of each number's deviation.
@@ -173,9 +168,12 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
     made = named_learner(learner) if isinstance(learner, str) else own_learner(learner)
     device = device_named(device)
     made = replace(made, device=device) if isinstance(made, Network) else made
-    rows, train = table.rows, table.train
+    rows, columns, train = table.rows, table.readers[0].columns, table.train
+    seen = shown(rows, columns, tuple(withheld), "withheld")
+    if isinstance(made, Network) and isinstance(made.pretraining, nn.Module) and not seen.cardinalities:
+        made = replace(made, pretraining=_OfNumbers(made.pretraining))
     home = Home(
-        _seen(rows, table.readers[0], tuple(withheld), made), looked_for(rows, train), table.readers[0].columns, train,
+        seen, rows, columns, train,
         width, key, limit=feature_limit, attacked=audit, seed=seed, threads=threads, progress=tell,
     )  # fmt: skip
     bottom = made.fit(home.shown, sent, mechanism, width, seed=seed, threads=threads, progress=tell)
@@ -192,7 +190,7 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
 class _Table:
     """Both sides' rows in a common order that nobody chose, training rows first."""
 
-    rows: Inputs | Tensor
+    rows: Inputs
     own: Inputs
     target: Target
     order: NDArray[np.intp]
@@ -233,8 +231,6 @@ def _table(features: Any, labels: Any, own: Any, exchange: Exchange, test_share:
     owner = None if own is None else Reader.fit(own, order[:train], "own")
     target = read_target(column[order], exchange, train=train, rows=order)
     mine = _nothing(total) if owner is None else owner.read(own, "own")
-    if not isinstance(mine, Inputs):
-        raise UsageError("own holds pictures: a head takes tables, so make numbers of them first")
     rows, place = reader.read(features, "features"), torch.from_numpy(order)
     return _Table(rows[place], mine[place], target, order, train, (reader, owner), exchange)
 
@@ -243,16 +239,16 @@ def _nothing(rows: int) -> Inputs:
     return Inputs(torch.zeros(rows, 0, dtype=torch.int64), torch.zeros(rows, 0), ())
 
 
-def _seen(rows: Inputs | Tensor, reader: Reader, withheld: tuple[str, ...], learner: Any) -> Inputs | Tensor:
-    """What the learner sees: a user's module gets numbers alone where there are no categories."""
-    if isinstance(rows, Tensor):
-        if withheld:
-            raise UsageError("withheld names columns of a table, and these are pictures: black out parts of them first")
-        return rows
-    seen = shown(rows, reader.columns, withheld, "withheld")
-    module = getattr(learner, "pretraining", getattr(learner, "trunk", None))
-    ours = not isinstance(module, nn.Module) or isinstance(module, TableTrunk)
-    return seen if ours or seen.cardinalities else seen.numeric
+class _OfNumbers(nn.Module):
+    """A module of the user's for rows without categories: it gets numbers alone."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, categorical: Tensor, numeric: Tensor) -> Tensor:
+        units: Tensor = self.module(numeric)
+        return units
 
 
 def _secret(secret: bytes | None, seed: int) -> bytes:

@@ -1,7 +1,7 @@
-"""Without labels first: a trunk that learns what columns say about each other, or what two views of a picture share.
+"""Without labels first: a trunk that learns what columns say about each other.
 
-Tables: 40% of the cells are replaced by those of other rows, and the true ones are predicted. Pictures: two views of
-one (shifted, mirrored, brighter) are to be told from views of others. All rows may be used, aligned or not.
+40% of the cells are replaced by those of other rows, and the true ones are predicted. All rows may be used, aligned or
+not.
 
 Of a column with more than 1024 codes it is the code's remainder by 1024 that is predicted: a million outputs would take
 all the time, and codes that few rows have are told apart from most others so, too.
@@ -9,8 +9,7 @@ all the time, and codes that few rows have are told apart from most others so, t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,27 +20,22 @@ from tacit.errors import UsageError
 from tacit.models.layers import count
 from tacit.one_shot._batches import drawn, placed, rows_a_step
 from tacit.one_shot._epochs import Epochs
-from tacit.one_shot._network import CPU, PictureTrunk, Scorer, TableTrunk, device_of, optimizer_of, same_draws
+from tacit.one_shot._network import CPU, Scorer, TableTrunk, device_of, optimizer_of, same_draws
 from tacit.one_shot._rows import Progress
 
 EPOCHS = 6  # how often each row is seen
 MOST_CODES = 1024  # outputs of a column at most
 _REPLACED = 0.4  # the share of cells
 _BATCH = 512
-_WARMTH = 0.2  # of the softmax over pictures
 
 
-def trunk_for(inputs: Inputs | Tensor) -> TableTrunk | PictureTrunk:
+def trunk_for(inputs: Inputs) -> TableTrunk:
     """A trunk that has learnt nothing yet, for rows like these."""
-    if isinstance(inputs, Inputs):
-        return TableTrunk(inputs.cardinalities, inputs.numeric.shape[1])
-    if inputs.ndim != 4:
-        raise UsageError(f"pictures must be of shape (rows, channels, height, width), not {tuple(inputs.shape)}")
-    return PictureTrunk(inputs.shape[1])
+    return TableTrunk(inputs.cardinalities, inputs.numeric.shape[1])
 
 
 def pretrain(
-    inputs: Inputs | Tensor,
+    inputs: Inputs,
     *,
     epochs: int = EPOCHS,
     seed: int = 0,
@@ -49,7 +43,7 @@ def pretrain(
     progress: Progress = lambda *_: None,
     device: str = "cpu",
     file: Path | None = None,
-) -> TableTrunk | PictureTrunk:
+) -> TableTrunk:
     """A trunk that has learnt from rows alone; how far it is stands in a file after each epoch, if one is given."""
     count("epochs", epochs)
     if len(inputs) < 2:
@@ -57,21 +51,17 @@ def pretrain(
     where, size = device_of(device), rows_a_step(len(inputs), _BATCH)
     with same_draws(seed, threads, where):
         trunk = trunk_for(inputs)
-        loss_of: Callable[[nn.Module, list[Tensor]], Tensor] = _views_loss
-        if isinstance(inputs, Inputs):
-            sizes = [*(min(codes, MOST_CODES) for codes in inputs.cardinalities), inputs.numeric.shape[1]]
-            net, loss_of = Scorer(trunk, trunk.width, sum(sizes)), partial(_masked_loss, sizes)
-        else:
-            net = Scorer(trunk, trunk.width, trunk.width)
+        sizes = [*(min(codes, MOST_CODES) for codes in inputs.cardinalities), inputs.numeric.shape[1]]
+        net = Scorer(trunk, trunk.width, sum(sizes))
         optimizer = optimizer_of(net.to(where), where, 2e-3)
-        rows = placed(inputs.tensors if isinstance(inputs, Inputs) else [inputs], where)
+        rows = placed(inputs.tensors, where)
         net.train()
         for epoch in Epochs(net, optimizer, epochs, where, file):
             batches = torch.randperm(len(inputs), device=rows[0].device).split(size)
             for batch in drawn(rows, batches, where):
                 if len(batch[0]) > 1:  # one row alone has no other to take cells from
                     optimizer.zero_grad()
-                    loss_of(net, batch).backward()
+                    _masked_loss(sizes, net, batch).backward()
                     optimizer.step()
             progress("learning without labels", epoch, epochs)
     return trunk.to(CPU).eval()
@@ -92,26 +82,3 @@ def _mixed(cells: Tensor) -> Tensor:
     """The cells, some of them replaced by the same column of another row."""
     others = cells.gather(0, torch.rand(cells.shape, device=cells.device).argsort(dim=0))
     return torch.where(torch.rand(cells.shape, device=cells.device) < _REPLACED, others, cells)
-
-
-def _views_loss(predict: nn.Module, rows: list[Tensor]) -> Tensor:
-    """Cross entropy of finding a picture's second view among the second views of all pictures of the batch."""
-    (pictures,) = rows
-    first, second = (nn.functional.normalize(predict(_view(pictures.float())), dim=1) for _ in range(2))
-    alike = first @ second.T / _WARMTH  # (batch, batch)
-    own = torch.arange(len(pictures), device=pictures.device)
-    return (nn.functional.cross_entropy(alike, own) + nn.functional.cross_entropy(alike.T, own)) / 2
-
-
-def _view(pictures: Tensor) -> Tensor:
-    """Each picture shifted by up to an eighth, mirrored at random, with other brightness and contrast."""
-    (rows, _, height, width), there = pictures.shape, pictures.device
-    shift = (torch.rand(rows, 2, device=there) * 2 - 1) / 4  # in units of half a picture
-    mirror = torch.where(torch.rand(rows, device=there) < 0.5, -1.0, 1.0)
-    turn = torch.zeros(rows, 2, 3, device=there)
-    turn[:, 0, 0], turn[:, 1, 1], turn[:, :, 2] = mirror, 1.0, shift
-    grid = nn.functional.affine_grid(turn, [rows, 1, height, width], align_corners=False)
-    moved = nn.functional.grid_sample(pictures, grid, padding_mode="border", align_corners=False)
-    contrast = 0.7 + 0.6 * torch.rand(rows, 1, 1, 1, device=there)
-    light = 0.4 * torch.rand(rows, 1, 1, 1, device=there) - 0.2
-    return moved * contrast + light * pictures.std()

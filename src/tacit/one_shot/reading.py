@@ -1,4 +1,4 @@
-"""What a program hands over as columns: tables, arrays, tensors and pictures, read as the companies' files are."""
+"""What a program hands over as columns: tables, arrays and tensors, read as the companies' files are."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from tacit.align.encoder import Columns, Encoder, Inputs
 from tacit.errors import DataError, TensorError
 
 _FLAGGED = 0.01  # the share of missing numbers from which on that one is missing is a column of its own
-_PLACES = 8  # of a picture, each way, whose brightness decoders look for
 
 
 @dataclass(frozen=True)
 class Reader:
     """How rows of one kind are read: fitted on training rows, any other row is read alike."""
 
-    # the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`; of pictures the places that
-    # decoders look for
-    columns: Columns
-    encoder: Encoder | None  # of tables and arrays of numbers; None for pictures and for `Inputs`
+    columns: Columns  # the names: those of a table, x0, x1, ... of an array, c0, ... and x0, ... of `Inputs`
+    encoder: Encoder | None  # of tables and arrays of numbers; None for `Inputs`
     kind: str  # in words
 
     @classmethod
@@ -35,41 +30,22 @@ class Reader:
         rows = _plain(given, what)
         if isinstance(rows, Inputs):
             return cls(_counted(rows), None, "inputs")
-        if isinstance(rows, Tensor):
-            return cls(_counted(_places(rows)), None, "pictures")
         kinds, known = rows.schema, rows[train]
         numeric = tuple(name for name, kind in kinds.items() if kind.is_numeric() or kind == pl.Boolean)
         flagged = tuple(name for name in numeric if known[name].null_count() >= max(1, _FLAGGED * len(known)))
         columns = Columns(tuple(name for name in rows.columns if name not in numeric), numeric, flagged)
         return cls(columns, Encoder.fit(rows, columns, train), "table")
 
-    def read(self, given: Any, what: str) -> Inputs | Tensor:
-        """Rows as a learner takes them; pictures stay a tensor."""
+    def read(self, given: Any, what: str) -> Inputs:
+        """Rows as a learner takes them."""
         rows = _plain(given, what)
-        found = "pictures" if isinstance(rows, Tensor) else "inputs" if isinstance(rows, Inputs) else "table"
+        found = "inputs" if isinstance(rows, Inputs) else "table"
         if found != self.kind:
             raise TensorError(f"{what}: this is {found}, where {self.kind} was learnt from: pass rows of the same kind")
-        if not isinstance(rows, pl.DataFrame):
+        if isinstance(rows, Inputs):
             return rows
         assert self.encoder is not None  # of a table
         return self.encoder.encode(rows)
-
-
-def looked_for(rows: Inputs | Tensor, train: int) -> Inputs:
-    """The numbers that decoders look for: all columns; of pictures the brightness of 8 by 8 places of each channel."""
-    if isinstance(rows, Inputs):
-        return rows
-    found = _places(rows)
-    mean, spread = found.numeric[:train].mean(0), found.numeric[:train].std(0)
-    scaled = (found.numeric - mean) / torch.where(spread > 0, spread, 1.0)
-    return Inputs(found.categorical, scaled, ())
-
-
-def _places(pictures: Tensor) -> Inputs:
-    images = pictures if pictures.ndim == 4 else pictures.flatten(3) if pictures.ndim > 4 else pictures[:, None]
-    size = (min(_PLACES, images.shape[2]), min(_PLACES, images.shape[3]))
-    numbers = functional.adaptive_avg_pool2d(images, size).flatten(1)
-    return Inputs(torch.zeros(len(numbers), 0, dtype=torch.int64), numbers, ())
 
 
 def _counted(rows: Inputs) -> Columns:
@@ -77,21 +53,19 @@ def _counted(rows: Inputs) -> Columns:
     return Columns(tuple(f"c{place}" for place in range(categories)), tuple(f"x{place}" for place in range(numbers)))
 
 
-def _plain(given: Any, what: str) -> pl.DataFrame | Inputs | Tensor:
-    """One of the three kinds: a table, `Inputs`, or pictures as float numbers."""
+def _plain(given: Any, what: str) -> pl.DataFrame | Inputs:
+    """One of the two kinds: a table, or `Inputs`."""
     if isinstance(given, Inputs | pl.DataFrame):
         return given
     if hasattr(given, "columns") and hasattr(given, "dtypes"):  # pandas', which need not be installed
         return pl.DataFrame({str(name): _column(given[name]) for name in given.columns})
     try:
         array = given.detach().cpu().numpy() if isinstance(given, Tensor) else np.asarray(given)
-        numbers: NDArray[Any] = array.astype(np.float32 if array.ndim > 2 else np.float64)
+        numbers: NDArray[Any] = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise TensorError(f"{what}: these are no numbers ({error}): pass text and categories as a DataFrame") from None
-    if numbers.ndim < 2 or not numbers.shape[1]:
+    if numbers.ndim != 2 or not numbers.shape[1]:
         raise TensorError(f"{what} is of shape {numbers.shape}: pass one row of numbers for each example")
-    if numbers.ndim > 2:
-        return torch.from_numpy(np.ascontiguousarray(numbers / 255 if array.dtype == np.uint8 else numbers))
     table = pl.DataFrame({f"x{place}": column for place, column in enumerate(numbers.T)})
     return table.fill_nan(None)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.contracts import Estimate
@@ -34,7 +33,7 @@ _CLOSE = 0.01  # of what is read: as far apart as two glances at one embedding m
 class Home:
     """What a feature party has at home when it decides what leaves."""
 
-    shown: Inputs | Tensor  # what the learner sees of all rows, training rows first
+    shown: Inputs  # what the learner sees of all rows, training rows first
     rows: Inputs  # all columns of these rows: what decoders look for
     columns: Columns  # their names
     train: int  # how many of the rows are for training
@@ -122,7 +121,7 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
     Cheap where there is none that tells so little: glances at three of them. Else what is learnt from four fifths of
     the flipped labels shows on the last fifth what it is worth, as do they.
     """
-    if first.audit is None or not isinstance(home.shown, Inputs):
+    if first.audit is None:
         return first  # there is nothing to compare
     form, rivals = first.coding.form, []
     some, places = home.some(_MANY)
@@ -141,7 +140,6 @@ def above_floor(first: Released, learner: Learner, sent: NDArray[Any], mechanism
 
 
 def _rival(floor: Floor, form: Form, home: Home) -> Released:
-    assert isinstance(home.shown, Inputs)
     z = floor.embed(home.shown, threads=home.threads)
     coding = home.coding(floor, z, form)
     return Released(floor, coding, coding.codes(z, home.secret), None)

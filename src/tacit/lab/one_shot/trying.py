@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tacit.align.encoder import Columns, Inputs
 from tacit.audit.attacks.accumulated import accumulated
@@ -21,7 +20,7 @@ from tacit.audit.run import attack_all
 from tacit.disk import append_line, make_folder, read_lines
 from tacit.errors import UsageError
 from tacit.lab.data.flights import AIRPORT_INPUTS
-from tacit.lab.data.rows import Data, Pictures, Rows, Table
+from tacit.lab.data.rows import Data, Rows, Table
 from tacit.lab.one_shot.settings import CUT, Family, Search, Setting
 from tacit.lab.stack.network import network_for
 from tacit.lab.trial import Course, Problem, train
@@ -30,7 +29,6 @@ from tacit.one_shot.coins import Coins, counted_keys
 from tacit.one_shot.forms import Coding, Form
 from tacit.one_shot.head import fit_head
 from tacit.one_shot.learn import learner
-from tacit.one_shot.reading import looked_for
 from tacit.one_shot.release import attack_release
 from tacit.one_shot.target import Target, figures
 from tacit.protect.gradient import protection
@@ -65,9 +63,7 @@ def try_all(
 ) -> list[Trial]:
     """Try what a search asks for, but for what was tried before with the same data."""
     known = _known(out / FILE, {**search.as_dict(), "data": world.digest})
-    pictures = not isinstance(world.rows, Inputs)  # which are compared with true labels and no partner alone
-    able = [one for one in search.families() if not pictures or one.labels in ("alone", "true", "flips")]
-    jobs = [(family, seed) for seed in range(search.seeds) for family in able]
+    jobs = [(family, seed) for seed in range(search.seeds) for family in search.families()]
     total, trials = sum(len(search.forms(family)) for family, _ in jobs), list[Trial]()
     for family, seed in jobs:
         progress(f"seed {seed}: {family.words}", len(trials), total)
@@ -104,7 +100,6 @@ class _Trying:
     @property
     def train(self) -> Inputs:
         """The feature party's training rows, of a table."""
-        assert isinstance(self.world.rows, Inputs)
         return self.world.rows[: self.world.train]
 
     def tried(self, settings: list[Setting]) -> Iterator[Trial]:
@@ -138,8 +133,8 @@ class _Trying:
         """What decoders read of an embedding: of numbers and of codes on average, and at worst of anything."""
         world, rows = self.world, self.search.attack_rows
         audit = attack_release(
-            z, looked_for(world.rows, world.train), world.columns, train=world.train, seed=self.seed,
-            threads=self.threads, known_rows=rows, judged_rows=rows, others=self.search.given,
+            z, world.rows, world.columns, train=world.train, seed=self.seed, threads=self.threads,
+            known_rows=rows, judged_rows=rows, others=self.search.given,
         )  # fmt: skip
         return audit.numbers, audit.codes, audit.worst
 
@@ -170,7 +165,6 @@ class _Trying:
         """The AUC on test rows of a head on true labels, own columns and what was sent."""
         world, own = self.world, self.world.own
         if family.labels == "raw":
-            assert isinstance(world.rows, Inputs)
             own = Inputs(
                 torch.cat([own.categorical, world.rows.categorical], 1),
                 torch.cat([own.numeric, world.rows.numeric], 1),
@@ -190,7 +184,6 @@ class _Trying:
         nothing but messages can tell them. The attack knows half of them and looks at all visits of each.
         """
         world, draw, before = self.world, torch.Generator().manual_seed(self.seed), torch.get_num_threads()
-        assert isinstance(world.rows, Inputs)  # pictures are not compared with it
         own = world.own.tensors if any(part.shape[1] for part in world.own.tensors) else ()
         rows = Rows(world.rows.tensors, own, torch.from_numpy(world.target.values).float())
         count = min(world.train, max(_CANARIES[0], min(_CANARIES[1], world.train // _SHARE)))
@@ -244,8 +237,8 @@ class World:
     """A data set as both parties have it, training rows first."""
 
     name: str  # of the data set
-    inputs: Table | Pictures  # what kind of rows these are
-    rows: Inputs | Tensor  # the feature party's
+    inputs: Table  # what kind of rows these are
+    rows: Inputs  # the feature party's
     columns: Columns  # their names
     own: Inputs  # the label party's
     target: Target  # the labels
@@ -264,17 +257,14 @@ class World:
 
 
 def world_of(data: Data) -> World:
-    """A data set of the lab as both parties have it."""
+    """A data set of the lab as both parties have it; it is a table, for one exchange takes nothing else."""
+    if not isinstance(data.inputs, Table):
+        raise UsageError(f"{data.name} holds pictures, and one exchange takes tables: choose split training for it")
     both = [torch.cat(pair) for pair in zip(data.train.features, data.test.features, strict=True)]
     mine = [torch.cat(pair) for pair in zip(data.train.own, data.test.own, strict=True)]
     labels = torch.cat([data.train.labels, data.test.labels]).long().numpy()
     target = Target("classes", 2, labels, np.ones(len(labels), bool), "2 classes")
     empty = Inputs(torch.zeros(len(labels), 0, dtype=torch.int64), torch.zeros(len(labels), 0), ())
-    if not isinstance(data.inputs, Table):
-        pictures = both[0].float() / (255 if both[0].dtype == torch.uint8 else 1)
-        places = looked_for(pictures, len(data.train)).numeric.shape[1]
-        named = Columns((), tuple(f"place {number}" for number in range(places)))
-        return World(data.name, data.inputs, pictures, named, empty, target, len(data.train))
     rows = Inputs(both[0].long(), both[1].float(), data.inputs.cardinalities)
     own = Inputs(mine[0].long(), mine[1].float(), data.inputs.own_cardinalities) if mine else empty
     codes, numbers = range(len(data.inputs.cardinalities)), range(data.inputs.numeric)

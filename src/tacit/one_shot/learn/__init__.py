@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.errors import DataError, UsageError
@@ -43,7 +42,7 @@ class Bottom(Protocol):
         """A SHA-256 of everything that decides an embedding: the version of the embedding."""
         ...
 
-    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first; of a row the same bits, whoever comes with it.  (rows, width)"""
         ...
 
@@ -56,7 +55,7 @@ class Bottom(Protocol):
 class Task:
     """What there is to learn."""
 
-    inputs: Inputs | Tensor  # the rows
+    inputs: Inputs  # the rows
     target: Target  # what was sent of the labels of the first ones
     mechanism: Any  # by which it was sent
     width: int  # how many numbers a row shall get
@@ -72,7 +71,7 @@ class Learner(ABC):
 
     def fit(
         self,
-        inputs: Inputs | Tensor,
+        inputs: Inputs,
         sent: NDArray[Any],
         mechanism: Any,
         width: int,

@@ -22,7 +22,7 @@ from torch import Tensor
 from tacit.align.encoder import Inputs
 from tacit.errors import TensorError
 from tacit.models.layers import count
-from tacit.one_shot._rows import Target, table_of
+from tacit.one_shot._rows import Target
 from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import in_blocks
@@ -52,14 +52,13 @@ class LinearBottom:
         """A SHA-256 of weights and matrix."""
         return hashlib.sha256(json.dumps(self._state(), sort_keys=True).encode()).hexdigest()
 
-    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        rows = table_of(inputs, self.name)
 
         def embedded(categorical: Tensor, numeric: Tensor) -> Tensor:
-            return torch.from_numpy(self.shares(Inputs(categorical, numeric, rows.cardinalities)) @ self.mix)
+            return torch.from_numpy(self.shares(Inputs(categorical, numeric, inputs.cardinalities)) @ self.mix)
 
-        return in_blocks(embedded, rows.tensors).float().numpy()
+        return in_blocks(embedded, inputs.tensors).float().numpy()
 
     def shares(self, inputs: Inputs) -> NDArray[np.float64]:
         """What each column adds to each score.  (rows, columns x scores)"""
@@ -104,7 +103,7 @@ class Linear(Learner):
 
     def learn(self, task: Task) -> LinearBottom:
         """How much to shrink is chosen on folds of the rows with labels."""
-        rows = table_of(task.inputs, self.name)[slice(len(task.target.values))]
+        rows = task.inputs[slice(len(task.target.values))]
         wanted, places = _indicators(task.target), _weighed(rows)
         fold = np.random.default_rng([task.seed, 2]).permutation(len(rows)) % _FOLDS
         sums = []

@@ -1,4 +1,4 @@
-"""A small network, for pictures and for tables with many codes; its trunk may have learnt without labels before."""
+"""A small network, for tables with many codes; its trunk may have learnt without labels before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from tacit.one_shot._batches import placed
 from tacit.one_shot._network import (
     Fitting,
     Members,
-    PictureTrunk,
     Scorer,
     TableTrunk,
     device_of,
@@ -63,20 +62,19 @@ class NetworkBottom:
         """A SHA-256 of weights and matrix."""
         return hashlib.sha256(save(self._tensors())).hexdigest()
 
-    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        blocks = [mixed(units, self.mix) for units in _units(self.trunk, _tensors_of(inputs))]
+        blocks = [mixed(units, self.mix) for units in _units(self.trunk, inputs.tensors)]
         return np.concatenate(blocks) if blocks else np.zeros((0, self.width), dtype=np.float32)
 
     def save(self, folder: Path) -> None:
         """Write weights as safetensors and the trunk's shape as JSON."""
         members = list(self.trunk.trunks) if isinstance(self.trunk, Members) else [self.trunk]
-        if not isinstance(members[0], TableTrunk | PictureTrunk):
+        if not isinstance(members[0], TableTrunk):
             raise UsageError("a bottom around a trunk of your own can't be built again from a file: save its weights")
         folder.mkdir(parents=True, exist_ok=True)
         save_file(self._tensors(), folder / _WEIGHTS)
-        kind, shape = type(members[0]).__name__, members[0].shape
-        state = {"learner": self.name, "kind": kind, "trunk": shape, "members": len(members)}
+        state = {"learner": self.name, "trunk": members[0].shape, "members": len(members)}
         (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -86,9 +84,8 @@ class NetworkBottom:
 
 def load(folder: Path, state: Mapping[str, Any]) -> NetworkBottom:
     """What `NetworkBottom.save` wrote; `state` is its JSON."""
-    kinds: dict[str, type[TableTrunk | PictureTrunk]] = {"TableTrunk": TableTrunk, "PictureTrunk": PictureTrunk}
     members = count("members", state["members"], high=_MOST_MEMBERS)
-    trunk = Members([kinds[state["kind"]](**state["trunk"]) for _ in range(members)])
+    trunk = Members([TableTrunk(**state["trunk"]) for _ in range(members)])
     tensors = load_file(folder / _WEIGHTS)
     mix = tensors.pop("mix").double().numpy().reshape(members * state["trunk"]["width"], -1)
     trunk.load_state_dict({key.removeprefix("trunk."): value for key, value in tensors.items()})
@@ -103,7 +100,7 @@ class Network(Learner):
     # True to learn without labels first, False not to, or a trunk of the user's (rows to units)
     pretraining: bool | nn.Module = True
     # how many networks there are, each stopped on rows of its own that it has not seen: the mean of their scores is
-    # steadier. Of pictures and of trunks of the user's there is one
+    # steadier. Of trunks of the user's there is one
     members: int = 4
     device: str = "cpu"  # where it learns: "cpu", "cuda", or "auto" for CUDA where there is one
     keep: Path | None = None  # the folder in which it is kept how far it is, to go on from; None for none
@@ -116,7 +113,7 @@ class Network(Learner):
         keep = None if self.keep is None else self.keep / f"{labels} labels"
         link = _flipped(task.mechanism) if target.classes == 2 else None
         trunks = self._trunks(task, keep)
-        tensors = [tensor[:labels] for tensor in _tensors_of(task.inputs)]
+        tensors = [tensor[:labels] for tensor in task.inputs.tensors]
         rows = placed(tensors, device)  # once for all members
         weights = []
         for place, trunk in enumerate(trunks):
@@ -137,13 +134,12 @@ class Network(Learner):
         inputs, seed, threads = task.inputs, task.seed, task.threads
         if isinstance(self.pretraining, nn.Module):
             return [copy.deepcopy(self.pretraining)]
-        members = self.members if isinstance(inputs, Inputs) else 1
         if self.pretraining and len(inputs) > 1:
             file = None if keep is None else keep / "without labels.safetensors"
             learnt = pretrain(inputs, seed=seed, threads=threads, progress=task.progress, device=self.device, file=file)
-            return [copy.deepcopy(learnt) for _ in range(members)]
+            return [copy.deepcopy(learnt) for _ in range(self.members)]
         with same_draws(seed, threads):
-            return [trunk_for(inputs) for _ in range(members)]
+            return [trunk_for(inputs) for _ in range(self.members)]
 
 
 def network(*, pretraining: bool | nn.Module = True, members: int = 4, **fitting: Any) -> Network:
@@ -176,7 +172,3 @@ def _flipped(mechanism: Any) -> Any:
 def _units(trunk: nn.Module, tensors: Sequence[Tensor]) -> Iterator[NDArray[np.float64]]:
     for start in range(0, len(tensors[0]), _BLOCK):
         yield scores_of(trunk, [tensor[start : start + _BLOCK] for tensor in tensors])
-
-
-def _tensors_of(inputs: Inputs | Tensor) -> tuple[Tensor, ...]:
-    return inputs.tensors if isinstance(inputs, Inputs) else (inputs,)

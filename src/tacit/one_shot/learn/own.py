@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from tacit.align.encoder import Inputs
 from tacit.errors import TensorError, UsageError
@@ -34,9 +34,9 @@ class OwnBottom:
     digest: str = ""
     name = "own"
 
-    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        found = _numbers(self.model, _rows(inputs))
+        found = _numbers(self.model, matrix(inputs))
         if found.shape[1] < self.width:
             raise UsageError(
                 f"{type(self.model).__name__} gives {found.shape[1]} numbers a row, fewer than the width {self.width}: "
@@ -65,7 +65,7 @@ class Own(Learner):
             raise UsageError(
                 f"{type(model).__name__} has no fit with one of {', '.join(_SCORES)}: a learner needs both"
             )
-        fitted = model.fit(_rows(task.inputs)[:labels], task.target.values)
+        fitted = model.fit(matrix(task.inputs)[:labels], task.target.values)
         bottom = OwnBottom(model if fitted is None else fitted, task.width)
         version = hashlib.sha256(bottom.embed(task.inputs[:labels]).tobytes())
         task.progress("fitting", 1, 1)
@@ -84,10 +84,6 @@ def own(made: Any) -> Learner:
     if not (hasattr(made, "fit") or callable(made)):
         raise UsageError(f"a learner is an object with fit, an nn.Module or a factory of one, not {made!r}")
     return Own(made)
-
-
-def _rows(inputs: Inputs | Tensor) -> NDArray[np.float32]:
-    return matrix(inputs) if isinstance(inputs, Inputs) else inputs.flatten(1).numpy()
 
 
 def _numbers(model: Any, rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tacit.align.encoder import Inputs
 from tacit.config.contract import WIDEST
 from tacit.models.layers import count
 from tacit.one_shot._forest import Forest, Growth
-from tacit.one_shot._rows import Target, matrix, table_of, unordered
+from tacit.one_shot._rows import Target, matrix, unordered
 from tacit.one_shot.learn import FILE, Learner, Task
 from tacit.one_shot.learn._mix import covariance, mixing
 from tacit.one_shot.same_bits import mixed
@@ -48,11 +47,11 @@ class TreesBottom:
         """A SHA-256 of trees and matrix."""
         return hashlib.sha256(f"{self.forest.digest()} {self.mix.tolist()!r}".encode()).hexdigest()
 
-    def embed(self, inputs: Inputs | Tensor, *, threads: int = 1) -> NDArray[np.float32]:
+    def embed(self, inputs: Inputs, *, threads: int = 1) -> NDArray[np.float32]:
         """The numbers of any rows, the score first.  (rows, width)"""
-        rows, found = table_of(inputs, self.name), np.empty((len(inputs), self.width), dtype=np.float32)
-        for start in range(0, len(rows), _BLOCK):  # never all of a large table in memory
-            table = matrix(rows[start : start + _BLOCK])
+        found = np.empty((len(inputs), self.width), dtype=np.float32)
+        for start in range(0, len(inputs), _BLOCK):  # never all of a large table in memory
+            table = matrix(inputs[start : start + _BLOCK])
             found[start : start + _BLOCK] = np.concatenate(
                 [mixed(values, self.mix) for values in self.forest.values(table, threads)]
             )
@@ -92,7 +91,7 @@ class Trees(Learner):
     def learn(self, task: Task) -> TreesBottom:
         """By plain cross entropy, which ranks as well as a corrected one."""
         target, labels, threads, progress = task.target.scaled, len(task.target.values), task.threads, task.progress
-        rows = table_of(task.inputs, self.name)[:labels]
+        rows = task.inputs[:labels]
         codes = unordered(rows, _MANY_CODES)
         if self.sample is not None and self.sample < labels:
             drawn = np.sort(np.random.default_rng([task.seed, 3]).permutation(labels)[: self.sample])
