@@ -149,7 +149,7 @@ def _answered(side: _Side, asking: Asking) -> tuple[NDArray[Any], Mechanism]:
 
     def ask(path: Path) -> None:
         side.telling.part("asking for flipped labels")
-        sent = asking.flips(len(side.inputs[: side.train]))
+        sent = asking.flips(side.train)
         assert asking.mechanism is not None  # it was greeted with one
         check_agreed(asking.mechanism, side.contract.exchange)
         _check_shares(sent, asking.mechanism)

@@ -172,14 +172,10 @@ class Book:
         return np.frombuffer(sent, sent_dtype(read_mechanism(json.loads(entered))))
 
     def _for_good(self, name: str, value: str, why: str) -> None:
-        known = self._first(name, value)
+        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+        (known,) = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         if known != value:
             raise UsageError(f"labels were released with {name} = {known} before, and {why}")
-
-    def _first(self, name: str, value: str) -> str:
-        """What was first entered under a name, which is this value where there was nothing."""
-        self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
-        return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
     def _number(self, table: str, **row: str | int) -> int:
         """The number of a row of a table, entered where it is not there."""
