@@ -85,7 +85,7 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Reports": (
         "The fields of a report are in [its reference](ref-report.md).",
-        ("tacit.views.report.rendering.write", "tacit.views.report.rendering.read"),
+        ("tacit.views.report.rendering.write", "tacit.views.report.rendering.read", "tacit.views.mlflow.log_report"),
     ),
 }  # fmt: skip
 

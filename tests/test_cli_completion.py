@@ -55,7 +55,7 @@ def _press_tab(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "some"),
     [
-        (["tra"], ["train", "track"]),
+        (["tr"], ["train", "trust"]),
         (["sweep", "--pro"], ["--protect"]),
         (["sweep", "--protect", "iso,ma"], ["iso,marvell", "iso,matched", "iso,max_norm"]),
         (["sweep", "--data", "generated:a"], ["generated:adult", "generated:avazu"]),

@@ -131,7 +131,7 @@ def test_a_reader_that_goes_away_is_no_error(words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["trian"], "tacit: no such command 'trian'. Did you mean 'train', 'track'? see `tacit --help`\n"),
+        (["trian"], "tacit: no such command 'trian'. Did you mean 'train'? see `tacit --help`\n"),
         (["sweep", "--protct"], "tacit: there is no option --protct: did you mean --protect? see `tacit sweep"),
         (["train", "--debug"], "tacit: --debug goes before the verb, as in `tacit --debug`; see `tacit train"),
         (["init", "x"], "tacit: missing option '--role'. Choose from: label, features; see `tacit init --help`\n"),

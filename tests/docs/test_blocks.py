@@ -54,8 +54,7 @@ WORLDS = {
     "howto-score-a-file.md": ["exchanged"],
     "howto-serve.md": ["exchanged"],
     "howto-set-a-limit.md": ["finished"],
-    "howto-watch-a-run.md": ["finished"],
-    "ref-tracking.md": ["finished"],
+    "howto-watch-a-run.md": ["exchanged"],
     "tutorial-bring-your-own-model.md": ["exchanged", "finished:split"],
     "tutorial-ten-minutes.md": ["exchanged:runs/demo"],
 }

@@ -19,7 +19,7 @@ from tacit.cli.predict import export, predict, serve
 from tacit.cli.run import align, status, train
 from tacit.cli.setup import contract, init, rotate, trust
 from tacit.cli.sweep import choose, sweep
-from tacit.cli.watch import dashboard, track
+from tacit.cli.watch import dashboard
 
 app = typer.Typer(
     name="tacit", cls=Verbs, no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False,
@@ -54,7 +54,7 @@ def tacit(
 
 PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
-    "Seeing what leaks": (demo, audit, ledger, conformance, dashboard, track),
+    "Seeing what leaks": (demo, audit, ledger, conformance, dashboard),
     "Lab": (sweep, choose),
     "Help and upkeep": (doctor,),
 }

@@ -1,25 +1,22 @@
-"""The verbs that show runs while they go on: dashboard and track."""
+"""The verb dashboard, which shows runs while they go on."""
 
 from __future__ import annotations
 
 import html
 import json
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli._options import Json, Quiet, Runs, flag, option, run_folders
-from tacit.cli._show import plain
 from tacit.disk import replaced
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.views.track import Export, Tables
     from tacit.views.web.serving import Dashboard
 
 
@@ -110,89 +107,3 @@ def _browser(address: str | None) -> Iterator[None]:
         if not webbrowser.open(way.as_uri()):
             typer.echo("tacit: no browser could be opened: open the address above yourself", err=True)
         yield
-
-
-_PAUSE = 2.0  # seconds between two looks
-
-
-def track(
-    to: Annotated[Literal["tensorboard", "mlflow", "parquet"], option("What the figures are written for.")],
-    out: Annotated[str, option("A folder; with mlflow also the http(s) URI of a server.", "DIR")],
-    runs: Runs = None,
-    experiment: Annotated[str, option("Of MLflow.", "NAME")] = "tacit",
-    follow: Annotated[bool, flag("Go on until all runs are finished, or Ctrl-C.", "--follow")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write the figures of runs for TensorBoard, for MLflow, or as Parquet files.
-
-    Utility, every leak with its interval, limits, strengths, pace, and decisions; for TensorBoard and MLflow the
-    contract's facts, for MLflow the report. What is there already is not written again, so the command can be
-    given as often as one likes. MLflow without a server is a folder: sqlite: and other databases need
-    `pip install mlflow`, of which `tacit[tracking]` installs a part.
-
-    Examples:
-
-    `tacit track airline --to tensorboard --out logs --follow`
-
-    `tacit track airline --to mlflow --out https://mlflow.example.org`
-
-    `tacit track runs --to parquet --out tables`
-    """
-    from tacit.views.report.words import count
-
-    roots = run_folders(runs)
-    if to != "mlflow" and "://" in out:
-        raise UsageError(f"--out {out} is an address: --to {to} writes to a folder of this machine")
-    from tacit.views.track import Export, MLflow, Tables, TensorBoard
-
-    export: Export | Tables
-    if to == "parquet":
-        export = Tables(roots, out)
-    elif to == "mlflow":
-        export = Export(roots, lambda place: MLflow(out, place.id, run=place.name, experiment=experiment))
-    else:
-        export = Export(roots, lambda place: TensorBoard(out, run=f"{place.name} {place.id}".replace(" / ", "-")))
-    try:
-        export.update()
-        if follow and not export.finished:
-            if not quiet:
-                typer.echo(f"Following {count(len(export.readers), 'run')}; Ctrl-C ends it", err=True)
-            with suppress(KeyboardInterrupt):  # which is how one ends it
-                while not export.finished:
-                    time.sleep(_PAUSE)
-                    export.update()
-    finally:
-        export.close()
-    for problem in export.problems.values():
-        typer.echo(f"tacit: {plain(problem)}", err=True)
-    _tell_written(export, to, out, as_json=as_json, quiet=quiet)
-
-
-def _tell_written(export: Export | Tables, to: str, out: str, *, as_json: bool, quiet: bool) -> None:
-    from tacit.views.report.words import count
-    from tacit.views.track import Tables
-
-    summary: dict[str, Any] = {"to": to, "out": out}
-    if isinstance(export, Tables):
-        summary["rows"] = export.rows
-    else:
-        summary["runs"] = [{"id": run.id, "name": run.name, "new": new} for run, new in export.brought.items()]
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif quiet:
-        typer.echo(out)
-    elif isinstance(export, Tables):
-        for name, many in export.rows.items():
-            typer.echo(f"{Path(out) / name}.parquet: {count(many, 'row')}")
-    else:
-        for run, many in export.brought.items():
-            typer.echo(f"{plain(run.name)}: {count(many, 'new figure')}")
-        typer.echo(_LOOK[to].format(out=out) if "://" not in out else f"They are at {out}")
-
-
-_LOOK = {
-    "tensorboard": "Look at them with `tensorboard --logdir {out}`",
-    "mlflow": "Look at them with `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {out}`; that page comes "
-    "with `pip install mlflow`",
-}

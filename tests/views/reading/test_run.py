@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
+from pathlib import Path
 
 import pytest
 
+from tacit.company.seals import write_report
 from tacit.disk import append_line
 from tacit.errors import DataError
 from tacit.views.pacing import pace_of
 from tacit.views.reading import find, frame, matrix, reader
+from tacit.views.report.document import Leak, Report, Subject
 
 FIGURE = {"attack": "cosine", "on": "visits", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
 
@@ -174,6 +178,53 @@ def test_every_figure_stands_in_one_long_table(written, read):
     assert (rows["pace", "journal_bytes"]["time"], rows["pace", "journal_bytes"]["step"]) == (1000, 7)
     assert rows["utility", "test_auc"]["step"] == 50
     assert {row["party"] for row in rows.values()} == {"airline"}
+
+
+def test_figures_have_the_times_of_the_pace(written, read):
+    run, one = written(), read()
+    for step in (5, 15, 60):
+        run.look(step, loss=1 / (1 + step), norm=0.4 + step / 1000)
+    run.decide(1)
+    run.decide(2)
+    for time, turn in ((1000.0, 0), (1010.0, 55), (1030.0, 110)):
+        run.pace(time, turn)
+    history = [{"epoch": 0, "test_auc": 0.6}, {"epoch": 1, "test_auc": 0.7}]
+    run.status(state="finished", turn=110, epoch=2, history=history)
+    leak = Leak(attack="norm", on="visits", value=0.53, low=0.5, high=0.56)
+    subject = Subject(kind="run", side="features", run="flights")
+    write_report(Report(made=run.told["time"], subject=subject, verdict="no limit", leaks=(leak,)), run.path)
+    one.refresh()
+
+    def rows(group, name):
+        return [(row["step"], row["time"], row["value"], row["high"]) for row in frame(one).iter_rows(named=True)
+                if (row["group"], row["name"]) == (group, name)]  # fmt: skip
+
+    assert [(step, value) for step, _, value, _ in rows("utility", "loss")] == [(5, 1 / 6), (15, 1 / 16), (60, 1 / 61)]
+    assert rows("utility", "test_auc") == [(50, 1010.0, 0.6, None), (100, 1030.0, 0.7, None)]
+    assert rows("pace", "turns_per_second") == [(55, 1010.0, 5.5, None), (110, 1030.0, 2.75, None)]
+    assert rows("pace", "journal_bytes") == [(0, 1000.0, 0, None), (55, 1010.0, 550, None), (110, 1030.0, 1100, None)]
+    assert rows("gate", "limit") == [(0, 1000.0, 0.6, None), (50, 1010.0, 0.6, None)]
+    assert rows("report", "norm on visits") == [(100, 1030.0, 0.53, 0.56)]
+
+
+def test_turns_that_a_killed_run_does_again_count_once_and_the_time_it_stood_still_counts(written, read):
+    run, one = written(), read()
+    run.pace(1000.0, 0)
+    run.pace(1010.0, 50)
+    run.pace(1100.0, 10, "preparing")
+    run.pace(1110.0, 70)
+    one.refresh()
+    rates = frame(one).filter(group="pace", name="turns_per_second")
+    assert rates.select("step", "value").rows() == [(50, 5.0), (70, 0.2)]
+
+
+def test_the_docs_name_every_column_of_the_long_table(written, read):
+    written()
+    one = read()
+    one.refresh()
+    page = (Path(__file__).parents[3] / "docs" / "ref-tracking.md").read_text()
+    named = re.findall(r"^\| `(\w+)` \| (String|Float64) \|", page, flags=re.MULTILINE)
+    assert named == [(column, str(kind)) for column, kind in frame(one).schema.items()]
 
 
 def test_runs_without_a_report_are_not_in_the_matrix_of_all(written, read):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +137,12 @@ def test_nothing_found_is_no_error(shown):
     answer = shown.get("/metrics")
     assert answer.headers["Content-Type"] == CONTENT_TYPE
     assert values(parse(answer.content.decode()), "tacit_run_turns_done", "id") == {(shown.id,): 10}
+
+
+def test_the_docs_name_every_figure():
+    page = (Path(__file__).parents[3] / "docs" / "ref-tracking.md").read_text()
+    rows = re.findall(r"^\| `(tacit_\w+)` \| (\w+) \| (.*) \|$", page, flags=re.MULTILINE)
+    lines = [line.split(" ", maxsplit=3) for line in exposition([], 0.0).splitlines()]
+    about = {line[2]: line[3] for line in lines if line[:2] == ["#", "HELP"]}
+    kinds = {line[2]: line[3] for line in lines if line[:2] == ["#", "TYPE"]}
+    assert rows == [(name, kinds[name], told) for name, told in about.items()]

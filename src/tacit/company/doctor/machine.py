@@ -30,7 +30,7 @@ EXTRAS = {
     "figures": ("matplotlib", "figures of the papers"),
     "images": ("pillow", "data sets of pictures"),
     "sql": ("sqlalchemy", "rows from a database"),
-    "tracking": ("mlflow-skinny", "TensorBoard and MLflow"),
+    "tracking": ("mlflow-skinny", "reports in MLflow"),
 }
 """Each extra with the package that tells whether it is installed, and what it is for."""
 
