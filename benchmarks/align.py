@@ -24,7 +24,7 @@ from tests.torture.world import free_port
 
 IDS = "100000,300000"
 PARTS = {
-    "read": "ids read, hashed and sorted",
+    "read": "ids read and hashed",
     "begun": "the order drawn and the peer met",
     "exchanged": "points and products",
     "ended": "products compared, proofs and seed",
