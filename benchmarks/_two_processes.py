@@ -46,7 +46,6 @@ feature_parties = ["features"]
 loss = "binary"
 epochs = {{epochs}}
 batch_size = {BATCH}
-depth = {{depth}}
 test_share = 0.0
 cut.widths.features = {WIDTH}
 minimum.gradient.name = "none"
@@ -67,12 +66,10 @@ def set_up(
     listen: int,
     connect: int,
     *,
-    host: str = "127.0.0.1",
     rows: int,
     threads: int,
     epochs: int | None = None,
     settings: str = NOTHING,
-    depth: int = 1,
 ) -> None:
     """Two folders with keys, trust and a contract, as if their ids had been aligned; the ports may be a relay's."""
     epochs = min(-(-_STEPS // (rows // BATCH)), 100_000) if epochs is None else epochs
@@ -84,13 +81,13 @@ def set_up(
                 name=name,
                 role=role,
                 where=where,
-                address=f"{host}:{port}",
+                address=f"127.0.0.1:{port}",
                 threads=threads,
                 protect='protect.gradient.name = "none"\nbudget = 1' if role == "label" else "protect.embedding = []",
                 settings=settings,
             )
         )
-        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs, depth=depth))
+        (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs))
         where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
         store(where_run, run="bench", id="00", seed=0, digest="00", rows=np.arange(rows))
     made["label"].trust(folder / "features" / "features.crt")

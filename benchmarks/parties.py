@@ -113,19 +113,15 @@ def two_processes(
     *,
     threads: int = 1,
     rows: int = ROWS,
-    where: tuple[list[str], list[str]] = ([], []),
     **settings: Any,
 ) -> Iterator[Work]:
-    """Both parties as processes, after their first step.
-
-    `where` is what the label party's and the feature party's commands begin with, `settings` are those of `set_up`.
-    """
+    """Both parties as processes, after their first step; `settings` are those of `set_up`."""
     with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
         port = listen or free_port()
         set_up(Path(scratch), port, connect or port, rows=rows, threads=threads, **settings)
         command = [sys.executable, "-m", "benchmarks._two_processes", scratch]
-        for role, begin in zip(("label", "features"), where, strict=True):
-            words = [*begin, *command, role, protect, journal]
+        for role in ("label", "features"):
+            words = [*command, role, protect, journal]
             process = subprocess.Popen(words, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -134,11 +130,9 @@ def two_processes(
         assert features.stdout is not None
         features.stdout.readline()  # the first step
 
-        def work(*steps: int) -> tuple[float, str]:
-            """So many steps; of several numbers, one after the other without a pause, the last ones are timed."""
-            print(*steps, sep="\n", file=features.stdin, flush=True)
-            for _ in steps:
-                seconds, digest = features.stdout.readline().split()  # type: ignore[union-attr]
+        def work(steps: int) -> tuple[float, str]:
+            print(steps, file=features.stdin, flush=True)
+            seconds, digest = features.stdout.readline().split()  # type: ignore[union-attr]
             return float(seconds), digest
 
         yield work

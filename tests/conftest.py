@@ -70,7 +70,6 @@ _SLOW = (
     "company/test_step.py",
     "company/test_two_companies.py",
     "cut/machine/test_state_machine.py::test_a",  # that the machine would notice
-    "cut/machine/test_state_machine.py::test_with_several_open",
     "docs/test_blocks.py",
     "docs/test_site.py",
     "lab/test_delays.py::test_two_processes_learn_how_late_flights_come",

@@ -80,3 +80,12 @@ def test_a_batch_that_does_not_fit_is_refused_with_what_to_change(size, share):
         Plan(10, size, 1, seed=1, test_share=share)
     if trained:
         assert Plan(10, trained, 1, seed=1, test_share=share).steps == 1
+
+
+@pytest.mark.parametrize("steps", [3, 90, 300, 1000])
+def test_the_points_at_which_something_may_be_decided_are_a_matter_of_the_plan_alone(steps):
+    plan = Plan(steps * 2, 2, epochs=2, seed=0)
+    found = [task.turn for task in plan.tasks() if task.what == "train" and plan.looked_back(task) == task.turn]
+    apart = max(64, -(-steps // 4))
+    expected = {epoch * steps + place for epoch in (0, 1) for place in range(0, steps, apart)}
+    assert found == sorted(expected | {early for early in (0, 2, 8, 32) if early < steps})

@@ -260,7 +260,7 @@ def test_a_misspelt_column_is_told_before_anybody_is_met(companies):
 def test_a_peer_that_trains_is_told_so(companies):
     airline, _ = companies
     hello = Hello(PROTOCOL, __version__, "small", "features", "airport", airline.contract.digest, "ab", "cd", "none",
-                  0, 0, "", "")  # fmt: skip
+                  0, 0, "")  # fmt: skip
     with pytest.raises(
         RefusedError, match=r"airport trains, airline aligns: run `tacit train`.*--again` on all"
     ) as one:

@@ -149,7 +149,7 @@ def test_a_long_round_trip_is_told_with_what_helps(companies, door):
         found = examine(companies[1])["the way to airline"]
         assert found.verdict == "ok"
         assert 60 < int(re.search(r"a round trip takes about (\d+) ms", found.seen)[1]) < 1000
-        assert "depth = 8" in found.do
+        assert 'mode = "one_shot"' in found.do
 
 
 def test_no_folder(tmp_path):

@@ -84,7 +84,6 @@ class World:
         epochs=2,
         every=4,
         test_share=0.2,
-        depth=1,
     ):
         self.folder = Path(folder)
         self.state = self.folder / "state"  # apart from what is copied
@@ -95,7 +94,7 @@ class World:
         self.protect_embedding = protect_embedding  # of the number of starts before
         self.starts = Counter()
         self.plan = Plan(ROWS, BATCH, epochs, seed=5, test_share=test_share)
-        self.every, self.depth = every, depth
+        self.every = every
         self.guard = {"data": "same"}
         self.hub = Hub()
         self.alarms = []
@@ -113,7 +112,7 @@ class World:
         }
 
     def hello(self, name, role):
-        return Hello(PROTOCOL, self.version, "run", role, name, "c", "a", "r", "p", 0, 0, "", "")
+        return Hello(PROTOCOL, self.version, "run", role, name, "c", "a", "r", "p", 0, 0, "")
 
     def durable(self, name, trace):
         folder = self.folder / name
@@ -135,7 +134,6 @@ class World:
             noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
             session = FeatureSession(
                 party, self.plan, durable, noise=noise, shared=("test_loss",), guard=self.feature_guard,
-                depth=self.depth,
             )  # fmt: skip
             (exchange,) = session.exchanges(["label"], "features", self.limits)
             line = Dialer(
@@ -180,7 +178,6 @@ class World:
         session = LabelSession(
             party, self.plan, durable, noise=KeyedNoise(b"s" * 32, "gradient"), shared=("test_loss",),
             measure=lambda logits, labels: {"test_loss": float((logits.flatten() - labels).pow(2).mean())},
-            depth=self.depth,
         )  # fmt: skip
         exchanges = dict(zip(self.names, session.exchanges(self.names, "label", self.limits), strict=True))
         desk = Desk(

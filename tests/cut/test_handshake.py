@@ -10,7 +10,7 @@ from tacit.contracts import Message
 from tacit.cut.handshake import PROTOCOL, Hello, check, greet_feature_party, greet_label_party
 from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import CONTROL, Limit, control
-from tacit.wire.exchange import START, Exchange
+from tacit.wire.exchange import Exchange
 from tacit.wire.journal import Journal
 from tacit.wire.line import refusal
 from tests.memory_links import links
@@ -22,21 +22,35 @@ LIMITS = {
 }
 
 
-def hello(role, *, asked=0, complete=0, transcript="", before="", **changes):
+def hello(role, *, asked=0, complete=0, transcript="", **changes):
     party = {"features": "airport", "label": "airline"}[role]
-    words = Hello(PROTOCOL, "1.0", "run", role, party, "c", "a", "r", "p", asked, complete, transcript, before)
+    words = Hello(PROTOCOL, "1.0", "run", role, party, "c", "a", "r", "p", asked, complete, transcript)
     return replace(words, **changes)
 
 
 FEATURES, LABEL = hello("features"), hello("label")
 
 
+class Remembering:
+    """In the place of an exchange: what was said in the turns before each."""
+
+    def __init__(self, **said):
+        self._said = {int(turn[1:]): transcript for turn, transcript in said.items()}
+
+    def transcript(self, turn):
+        said = self._said.get(turn, "")
+        return None if said is None else bytes.fromhex(said)
+
+
+NOTHING = Remembering()
+
+
 # --- what must be equal ----------------------------------------------------------------------------------------------
 
 
 def test_two_that_agree_go_on_whatever_their_protections_are():
-    check(FEATURES, LABEL, name="airline")
-    check(LABEL, replace(FEATURES, protection="other"), name="airport")
+    check(FEATURES, LABEL, NOTHING, name="airline")
+    check(LABEL, replace(FEATURES, protection="other"), NOTHING, name="airport")
 
 
 @pytest.mark.parametrize(
@@ -53,25 +67,25 @@ def test_two_that_agree_go_on_whatever_their_protections_are():
 def test_a_field_that_differs_is_named_with_what_to_do_on_both_sides(field, value, remedy):
     for mine, theirs, name in ((FEATURES, LABEL, "airline"), (LABEL, FEATURES, "airport")):
         with pytest.raises(RefusedError, match=f"^{field} is .* here and .* at {name}: .*{remedy}") as refused:
-            check(mine, replace(theirs, **{field: value}), name=name)
+            check(mine, replace(theirs, **{field: value}), NOTHING, name=name)
         assert refused.value.field == field
 
 
 @pytest.mark.parametrize("changes", [{"party": "airline"}, {"party": ""}, {"role": "label"}, {"role": "audit"}])
 def test_a_party_is_who_its_certificate_says(changes):
     with pytest.raises(RefusedError, match=r"airport calls itself .*certificate says otherwise") as refused:
-        check(LABEL, replace(FEATURES, **changes), name="airport")
+        check(LABEL, replace(FEATURES, **changes), NOTHING, name="airport")
     assert refused.value.field == "party"
 
 
 def test_two_of_one_role_do_not_go_together():
     with pytest.raises(RefusedError, match="calls itself"):
-        check(FEATURES, replace(FEATURES, party="airline"), name="airline")
+        check(FEATURES, replace(FEATURES, party="airline"), NOTHING, name="airline")
 
 
 def test_a_long_value_of_a_peer_is_cut_short():
     with pytest.raises(RefusedError) as refused:
-        check(LABEL, replace(FEATURES, run="x" * 60_000), name="airport")
+        check(LABEL, replace(FEATURES, run="x" * 60_000), NOTHING, name="airport")
     assert len(str(refused.value)) < 200
 
 
@@ -81,15 +95,15 @@ COUNTS = [(asked, complete) for asked in range(-1, 5) for complete in range(-1, 
 SANE = {(complete + open_one, complete) for complete in range(5) for open_one in (0, 1)}
 
 
-def sane(counts, role, depth):
-    """Whether a journal can have so many requests and answers: a label party takes one request after the other."""
+def sane(counts):
+    """Whether a journal can have so many requests and answers: one request is open at a time."""
     asked, complete = counts
-    return 0 <= complete <= asked <= complete + (depth if role == "features" else 1)
+    return 0 <= complete <= asked <= complete + 1
 
 
-def verdict(feature, label, mine, depth=1):
+def verdict(feature, label, mine):
     """The rule, written out: what the side `mine` must do, with (asked, complete) of both sides."""
-    if not sane(feature, "features", depth) or not sane(label, "label", depth):
+    if not sane(feature) or not sane(label):
         return "refuse"  # no journal has that
     if label[1] < feature[1]:  # the feature party has an answer that the label party does not know of
         return "stop" if mine == "label" else "refuse"
@@ -98,10 +112,10 @@ def verdict(feature, label, mine, depth=1):
     return "go on"
 
 
-def act(mine, theirs, name, depth):
+def act(mine, theirs, name):
     """What `check` does about two journals."""
     try:
-        check(mine, theirs, name=name, depth=depth)
+        check(mine, theirs, NOTHING, name=name)
     except StorageError as error:
         return "stop" if "this folder is an older copy" in str(error) else str(error)
     except RefusedError as error:
@@ -109,27 +123,19 @@ def act(mine, theirs, name, depth):
     return "go on"
 
 
-def hashed(turn):
-    return f"{turn:064d}"
-
-
-@pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("mine", ["features", "label"])
-def test_journals_go_together_where_neither_side_has_seen_more_than_the_other_wrote(mine, depth):
+def test_journals_go_together_where_neither_side_has_seen_more_than_the_other_wrote(mine):
     seen = set()
     for feature, label in itertools.product(COUNTS, COUNTS):
-        if not sane(feature if mine == "features" else label, mine, depth):
+        if not sane(feature if mine == "features" else label):
             continue  # one's own words come from one's own journal
         sides = {
-            role: hello(
-                role, asked=asked, complete=complete, transcript=hashed(complete),
-                before="".join(hashed(complete - back) for back in range(1, depth + 1)),
-            )
+            role: hello(role, asked=asked, complete=complete)
             for role, (asked, complete) in (("features", feature), ("label", label))
-        }  # fmt: skip
+        }
         other, name = ("label", "airline") if mine == "features" else ("features", "airport")
-        found = act(sides[mine], sides[other], name, depth)
-        assert found == verdict(feature, label, mine, depth), (feature, label)
+        found = act(sides[mine], sides[other], name)
+        assert found == verdict(feature, label, mine), (feature, label)
         seen.add(found)
     assert seen == {"go on", "stop", "refuse"}
 
@@ -156,33 +162,40 @@ def steps(f, la):
         yield f, (la[0], la[1] + 1)
 
 
+NEWEST, BEFORE = "aa" * 32, "bb" * 32
+
+
 @pytest.mark.parametrize(
     ("complete", "remembers", "fits"),
-    [(2, "newest", True), (2, "before", False), (1, "before", True), (1, "newest", False), (1, "", False)],
+    [(2, NEWEST, True), (2, BEFORE, False), (1, BEFORE, True), (1, NEWEST, False), (1, "", False)],
 )
 def test_both_must_remember_the_same_messages(complete, remembers, fits):
-    """The label party has two complete turns, the feature party as many or one less."""
+    """The label party has two complete turns, the feature party as many, or one less: then the label party compares."""
     feature = hello("features", asked=2, complete=complete, transcript=remembers)
-    label = hello("label", asked=2, complete=2, transcript="newest", before="before")
-    for one, two, name in ((feature, label, "airline"), (label, feature, "airport")):
+    label = hello("label", asked=2, complete=2, transcript=NEWEST)
+    sides = [(label, feature, Remembering(_1=BEFORE, _2=NEWEST), "airport")]
+    if complete == 2:
+        sides.append((feature, label, Remembering(_2=remembers), "airline"))
+    for one, two, exchange, name in sides:
         if fits:
-            check(one, two, name=name)
+            check(one, two, exchange, name=name)
         else:
             with pytest.raises(RefusedError, match=f"after {complete} turns .*different messages") as refused:
-                check(one, two, name=name)
+                check(one, two, exchange, name=name)
             assert refused.value.field == "transcript"
 
 
-@pytest.mark.parametrize("behind", range(5))
-def test_a_feature_party_may_be_as_far_behind_as_requests_may_be_open(behind):
-    """The label party has nine complete turns and remembers three before; what is forgotten is not taken for right."""
-    feature = hello("features", asked=9, complete=9 - behind, transcript=hashed(9 - behind))
-    label = hello("label", asked=9, complete=9, transcript=hashed(9), before=hashed(8) + hashed(7) + hashed(6))
-    if behind <= 3:
-        check(label, feature, name="airport", depth=4)
-    for said in ("", hashed(1)):
-        with pytest.raises(RefusedError, match="different messages"):
-            check(label, replace(feature, transcript=said), name="airport", depth=4)
+def test_a_feature_party_that_is_one_answer_behind_leaves_the_comparison_to_the_label_party():
+    feature = hello("features", asked=2, complete=1, transcript=BEFORE)
+    label = hello("label", asked=2, complete=2, transcript=NEWEST)
+    check(feature, label, Remembering(_1=BEFORE, _2=None), name="airline")
+
+
+def test_what_is_forgotten_is_not_taken_for_right():
+    feature = hello("features", asked=2, complete=1)
+    label = hello("label", asked=2, complete=2, transcript=NEWEST)
+    with pytest.raises(RefusedError, match="different messages"):
+        check(label, feature, Remembering(_1=None, _2=NEWEST), name="airport")
 
 
 # --- words that are none ---------------------------------------------------------------------------------------------
@@ -240,8 +253,7 @@ def test_hello_says_where_the_journal_stands(sides):
     now = FEATURES.at(exchanges["features"])
     assert (now.asked, now.complete) == (2, 1)
     assert now.transcript == exchanges["label"].transcript(1).hex()
-    assert now.before == START.hex()
-    assert replace(now, asked=0, complete=0, transcript="", before="") == FEATURES
+    assert replace(now, asked=0, complete=0, transcript="") == FEATURES
 
 
 def test_after_the_greeting_the_open_request_is_there(sides):

@@ -46,7 +46,7 @@ class _Peer:
         self.link = reach(folder, contract, self.limits)
         self.hello = Hello(
             PROTOCOL, __version__, contract.run, "features", folder.config.name, contract.digest, rows.id, rows.digest,
-            "none", 0, 0, "", "",
+            "none", 0, 0, "",
         )  # fmt: skip
         if greet:
             greet_label_party(self.link, self.hello, exchange)

@@ -38,16 +38,15 @@ class PacketLine:
         delay: seconds that each takes.
         loss: the share of packets that are lost, in each direction.
         seed: decides which.
-        largest: bytes of a packet, at most; with large ones this thread carries some hundred MB/s.
 
     Attributes:
         passed: packets that arrived.
         lost: packets that did not.
     """
 
-    def __init__(self, *, delay: float, loss: float = 0.0, seed: int = 0, largest: int = 1500) -> None:
+    def __init__(self, *, delay: float, loss: float = 0.0, seed: int = 0) -> None:
         self.passed = self.lost = 0
-        self._loss, self._delay, self._largest = loss, delay, largest
+        self._loss, self._delay = loss, delay
         self._draw = random.Random(seed)
         self._names = {name: f"tacit-{os.getpid()}-{name}" for name in PARTIES}
         self._stop, self._wake = os.pipe()
@@ -91,7 +90,7 @@ class PacketLine:
         _must("link", "set", interface, "netns", space)
         _must("-n", space, "addr", "add", f"{ADDRESSES[name]}/24", "dev", interface)
         _must("-n", space, "link", "set", "lo", "up")
-        _must("-n", space, "link", "set", interface, "mtu", str(self._largest), "txqueuelen", "10000", "up")
+        _must("-n", space, "link", "set", interface, "mtu", "1500", "txqueuelen", "10000", "up")
         return end
 
     def _relay(self) -> None:

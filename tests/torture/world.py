@@ -66,7 +66,6 @@ feature_parties = ["airport"]
 loss = "binary"
 epochs = {epochs}
 batch_size = {batch_size}
-depth = {depth}
 [cut]
 widths = {{ airport = 16 }}
 [minimum]
@@ -86,16 +85,12 @@ def check(holds: bool, what: str) -> None:
 
 @dataclass(frozen=True)
 class Size:
-    """How large the training is: rows of each side, passes over them, rows in a step, turns between checkpoints.
-
-    And how many steps may be on their way at once.
-    """
+    """How large the training is: rows of each side, passes over them, rows in a step, turns between checkpoints."""
 
     rows: int = 2400
     epochs: int = 8
     batch_size: int = 64
     every: int = 20
-    depth: int = 1
 
     @property
     def turns(self) -> int:
@@ -134,7 +129,7 @@ def prepare(folder: Path, size: Size, *, seed: int) -> None:
                 protect=_PROTECT[name],
             )
         )
-        contract = _CONTRACT.format(run=RUN, epochs=size.epochs, batch_size=size.batch_size, depth=size.depth)
+        contract = _CONTRACT.format(run=RUN, epochs=size.epochs, batch_size=size.batch_size)
         (folder / name / "contract.toml").write_text(contract)
     made[LABEL].trust(folder / FEATURES / f"{FEATURES}.crt")
     made[FEATURES].trust(folder / LABEL / f"{LABEL}.crt")

@@ -17,7 +17,7 @@ from tacit.company.folder import Folder
 from tacit.company.gate import Gate
 from tacit.company.gates import EmbeddingGate
 from tacit.company.guard import Guard, look_at_embeddings
-from tacit.company.meeting import dial, make_room, training_limits
+from tacit.company.meeting import dial, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
 from tacit.company.split_run import PROMISED, SplitRun, Trained, digest_of, facts_of
 from tacit.config import meets
@@ -40,14 +40,12 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     go_on_predicting(folder, run.where, run.restored)
     guard = run.stack.enter_context(closing(FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
     session = FeatureSession(
-        party, plan, durable, noise=run.noise("embedding"), shared=contract.share.metrics, guard=guard,
-        depth=contract.depth,
-    )  # fmt: skip
+        party, plan, durable, noise=run.noise("embedding"), shared=contract.share.metrics, guard=guard
+    )
     (exchange,) = session.exchanges([peer], "features", limits)
     hello = run.hello(", ".join(one.name for one in party.shield.protect) or "none")
 
     def greet(link: Link) -> None:
-        make_room(link, contract, limits)
         greet_label_party(link, hello, exchange)
         run.telling.status.log("connected", peer=link.peer, turn=exchange.complete)
 
@@ -91,7 +89,7 @@ class FeaturePartyGuard(Guard):
         self.books.enter(task, self._step(task), event)
 
     def _step(self, task: Task) -> int:
-        """The number of a task among those of its kind: others before it may still be open."""
+        """The number of a task among those of its kind."""
         return self._plan.due(task.what, task.turn)
 
 
@@ -106,8 +104,6 @@ def build_feature_party(
     facts = facts_of(folder, rows, party.bottom, party.optimizer, data, own=own is not None)
     facts["protection"] = ", ".join(map(repr, party.shield.protect)) or "none"
     facts["hidden"] = "the inputs"
-    if folder.contract.depth > 1:  # all open steps are finished before a checkpoint
-        facts["checkpoint_every"] = str(folder.config.training.checkpoint_every)
     return party, facts
 
 

@@ -17,7 +17,7 @@ from tacit.company.folder import Folder
 from tacit.company.gate import Gate
 from tacit.company.gates import GradientGate
 from tacit.company.guard import Guard, look_at_gradients
-from tacit.company.meeting import make_room, server, training_limits
+from tacit.company.meeting import server, training_limits
 from tacit.company.models import Half, build, cuts_of, optimizer, try_out
 from tacit.company.split_run import PROMISED, SplitRun, Trained, digest_of, facts_of
 from tacit.config import Contract, meets
@@ -50,7 +50,7 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     guard = run.stack.enter_context(closing(LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
     session = LabelSession(
         party, plan, durable, noise=run.noise("gradient"), measure=partial(_measure, contract),
-        shared=contract.share.metrics, guard=guard, depth=contract.depth,
+        shared=contract.share.metrics, guard=guard,
     )  # fmt: skip
     exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
     door = run.stack.enter_context(server(folder, contract, limits[names[0]]))
@@ -58,7 +58,6 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
 
     def greet(link: Link) -> None:
         link.limits = limits[link.peer]  # type: ignore[attr-defined]
-        make_room(link, contract, limits[link.peer])
         greet_feature_party(link, hello, exchanges[link.peer])
         run.telling.status.log("connected", peer=link.peer, turn=exchanges[link.peer].complete)
 

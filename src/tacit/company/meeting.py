@@ -19,7 +19,6 @@ from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
-from tacit.wire.network_link import ROOM, NetworkLink
 
 Purpose = Callable[[str], Mapping[str, str]]
 """What this party wants of a peer, by its name, which that must want as well: fields of the hello, each with a word."""
@@ -50,13 +49,6 @@ def training_limits(contract: Contract, party: str) -> dict[str, Limit]:
         "evaluation": Limit(torch.float32, (AtMost(contract.batch_size), *cut), LARGEST),
         "figures": Limit(torch.float64, (AtMost(len(contract.share.metrics)),), LARGEST),
     }
-
-
-def make_room(link: Link, contract: Contract, limits: Mapping[str, Limit]) -> None:
-    """Let all messages wait that may be on their way: else two that both send would wait for each other."""
-    if contract.depth > 1 and isinstance(link, NetworkLink):
-        frames = max(limits[kind].frames for kind in ("embedding", "evaluation"))
-        link.room = ROOM + contract.depth * frames
 
 
 def server(folder: Folder, contract: Terms, limits: Mapping[str, Limit]) -> closing[Server]:

@@ -159,7 +159,7 @@ class SplitRun:
         return Hello(
             protocol=PROTOCOL, version=__version__, run=self.contract.run, role=config.role, party=config.name,
             contract=self.contract.digest, alignment=self.rows.id, rows=self.rows.digest, protection=protection,
-            asked=0, complete=0, transcript="", before="",
+            asked=0, complete=0, transcript="",
         )  # fmt: skip
 
     def turns(self, session: LabelSession | FeatureSession, guard: Guard) -> None:

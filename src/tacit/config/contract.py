@@ -128,11 +128,8 @@ class Terms(File):
     @property
     def digest(self) -> str:
         """A digest of the content in hex: comments, order, defaults left out and spellings of numbers don't matter."""
-        content = json.dumps(self._agreed(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"tacit contract 1\n" + content.encode()).hexdigest()
-
-    def _agreed(self) -> dict[str, object]:
-        return self.model_dump(mode="json")
 
     def train_count(self, count: int) -> int:
         """How many of so many common rows are trained on: the first ones."""
@@ -163,8 +160,6 @@ class Contract(Terms):
         loss: "binary" is one logit and labels 0 or 1, "softmax" one logit for each class.
         epochs: how often every example is visited.
         batch_size: examples in a batch.
-        depth: how many batches may be on their way at once, for lines on which a round trip takes longer than a step;
-            a gradient is applied up to so many steps less one after the one that its embedding was made at.
         cut: what crosses the wire.
         minimum: the least protection on both sides.
         share: what the label party tells.
@@ -174,14 +169,9 @@ class Contract(Terms):
     loss: Literal["binary", "softmax"] = Field(examples=['"binary"'])
     epochs: Annotated[Whole, Field(le=100_000)] = Field(examples=["3"])
     batch_size: Annotated[Whole, Field(le=2**20)] = Field(examples=["1024"])
-    depth: Annotated[Whole, Field(le=64)] = 1
     cut: Cut = Field(examples=["with widths = { airport = 128 }"])
     minimum: Minimum = Field(examples=['with gradient = { name = "matched", leak_auc = 0.6 }'])
     share: Share = Share()
-
-    def _agreed(self) -> dict[str, object]:
-        # contracts from before there was one say neither of them: what they mean has the digest that it had
-        return self.model_dump(mode="json", exclude={"mode"} if self.depth > 1 else {"mode", "depth"})
 
     def _problems(self) -> Iterator[Problem]:
         yield from super()._problems()

@@ -126,7 +126,6 @@ feature_parties = $feature_parties  # one to eight
 split> loss = "binary"  # one logit and labels 0 or 1; "softmax": one logit for each class
 split> epochs = 3  # how often every example is visited
 split> batch_size = 1024
-split> depth = 1  # batches on their way at once; more where a round trip takes longer than a step, with older gradients
 test_share = 0.2  # of the common rows, the last ones in their order, which nobody chose; 0 for none
 
 split> [cut]

@@ -76,10 +76,9 @@ class Durable:
             self.tally.sync()
         self.trace("checkpoint written")
         self.journal.rotate(turn)
-        needed = min([before, *(turn - exchange.depth for exchange in exchanges)])  # a peer may be so far behind
-        self.journal.drop_before(needed)
+        self.journal.drop_before(before)
         for exchange in exchanges:
-            exchange.forget_before(needed)
+            exchange.forget_before(before)
         self.trace("journal rotated")
 
     def _check(self, then: Mapping[str, str]) -> None:

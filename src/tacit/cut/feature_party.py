@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from tacit.contracts import (
     StepNoise,
     noise_source,
 )
-from tacit.cut._hooks import caught, flat, stashed
+from tacit.cut._hooks import caught, flat
 from tacit.cut.tensors import evaluating, protections, tensors
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.wire.codec import wrong_numbers
@@ -43,8 +42,6 @@ class FeatureParty:
             an embedding does so in training, in evaluation and in `embed` alike.
         noise: where protections draw their randomness: a generator, a source, or one that has a source for each step
             (`tacit.protect.keyed_noise`). Between two companies it may be left out: each run derives its own.
-        depth: how many embeddings may be on their way at once. Each gradient is the one of the weights that its
-            embedding was made with, and is applied to those of up to so many steps less one later.
     """
 
     def __init__(
@@ -55,19 +52,15 @@ class FeatureParty:
         optimizer: torch.optim.Optimizer,
         protect: Sequence[EmbeddingProtection] = (),
         noise: Noise | StepNoise | None = None,
-        depth: int = 1,
     ) -> None:
-        if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
-            raise UsageError(f"depth = {depth!r} is out of range: it is a whole number, 1 or more")
         self.bottom = bottom
         self.features = tensors("features", features)
         self.optimizer = optimizer
         self.shield = Shield(protect, bottom, self.features)
-        self.noise, self.depth = noise, depth
+        self.noise = noise
         self.steps = self.evaluations = 0
-        self._open: deque[_Opened] = deque()  # steps whose gradients have not come, oldest first
+        self._open: _Opened | None = None  # the step whose gradient has not come
         self._next: tuple[Tensor | None, list[Tensor]] = (None, [])  # a batch whose inputs were prepared
-        self._evaluating = 0  # evaluations whose figures have not come
 
     def step(
         self,
@@ -98,10 +91,9 @@ class FeatureParty:
                 raises, nothing has left and nothing has changed.
             leaving: called when the embedding is about to be sent; where it raises, nothing is sent.
         """
-        step = self.steps + len(self._open)
-        if len(self._open) >= self.depth:
+        if self._open is not None:
             raise ProtocolError(f"step {self.steps}: the last embedding has no answer yet; call finish() first")
-        with self._stashed(), self.shield.looking() as hidden:
+        with self.shield.looking() as hidden:
             z: Tensor = self.bottom(*self._inputs(rows))  # (batch, *cut)
         if z.ndim < 2 or len(z) != len(rows):
             raise TensorError(f"the bottom model gives {tuple(z.shape)} for {len(rows)} rows: (rows, *cut) is needed")
@@ -110,13 +102,10 @@ class FeatureParty:
                 "the embedding depends on no parameter that can be trained: look for a frozen bottom model"
             )
         before(z.detach())
-        with self._stashed():
-            opened = self.shield.opened(z, self.noise, step, hidden)
-        self._open.append(opened)
+        self._open = opened = self.shield.opened(z, self.noise, self.steps, hidden)
         leaving()
-        channel.send(Message(step, "embedding", opened.sent.detach(), digest(rows)))
-        with self._stashed():
-            self.shield.weigh(opened)  # while the label party is at work
+        channel.send(Message(self.steps, "embedding", opened.sent.detach(), digest(rows)))
+        self.shield.weigh(opened)  # while the label party is at work
         return opened.sent.detach()
 
     def prepare(self, rows: Tensor) -> None:
@@ -129,14 +118,14 @@ class FeatureParty:
         return inputs if prepared is rows else [feature[rows] for feature in self.features]
 
     def finish(self, channel: Channel) -> dict[str, Tensor]:
-        """The second half, of the oldest open step: its gradient comes back; refused, the step stays as it is.
+        """The second half: the gradient comes back; refused, the step stays open as it is.
 
         Returns figures for this party alone: the embedding as it went out and, as "own_embedding", before its
         protections; the gradient as received; and where protections add a loss, their sum as "penalty".
         """
-        if not self._open:
+        opened = self._open
+        if opened is None:
             raise ProtocolError(f"step {self.steps}: no embedding was sent yet; call send() first")
-        opened = self._open[0]
         self.optimizer.zero_grad()
         gradient, z = channel.recv("gradient", self.steps).payload, opened.sent
         if gradient.shape != z.shape or gradient.dtype != z.dtype:
@@ -148,7 +137,7 @@ class FeatureParty:
         penalty = self.shield.backward(opened, gradient.clone())
         self.optimizer.step()
         self.shield.step()
-        self._open.popleft()
+        self._open = None
         self.steps += 1
         own = opened.places[0] if opened.places else z
         return {"embedding": z.detach(), "own_embedding": own.detach(), "gradient": gradient, **penalty}
@@ -173,29 +162,14 @@ class FeatureParty:
 
     def evaluate(self, rows: Tensor, channel: Channel, *, leaving: Callable[[], None] = _nothing) -> Tensor:
         """Send the embedding of rows that are not trained on, and take what the label party shares about them."""
-        self.send_evaluation(rows, channel, leaving=leaving)
-        return self.finish_evaluation(channel)
-
-    def send_evaluation(self, rows: Tensor, channel: Channel, *, leaving: Callable[[], None] = _nothing) -> None:
-        """The first half of `evaluate`; as many as `depth` says may be open."""
-        step = self.evaluations + self._evaluating
         with evaluating(self.bottom):
             z: Tensor = self.bottom(*(feature[rows] for feature in self.features))
-            z = self.shield.protected(z, self.noise, "evaluation", step)
+            z = self.shield.protected(z, self.noise, "evaluation", self.evaluations)
         leaving()
-        channel.send(Message(step, "evaluation", z, digest(rows)))
-        self._evaluating += 1
-
-    def finish_evaluation(self, channel: Channel) -> Tensor:
-        """The second half, of the oldest open one."""
+        channel.send(Message(self.evaluations, "evaluation", z, digest(rows)))
         figures = channel.recv("figures", self.evaluations).payload
-        self._evaluating -= 1
         self.evaluations += 1
         return figures
-
-    def _stashed(self) -> AbstractContextManager[None]:
-        """Where other steps may come between a way there and its way back, keep the weights of the way there."""
-        return stashed([self.bottom, *self.shield.learning]) if self.depth > 1 else nullcontext()
 
 
 # --- its protections at work: what is hidden, what goes out, and what the bottom learns on the side -------------------

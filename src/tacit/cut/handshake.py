@@ -11,10 +11,8 @@ from tacit.wire.codec import control, read_control
 from tacit.wire.exchange import Exchange
 from tacit.wire.line import refused_by
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of what crosses the wire."""
-
-_HASH = 64  # letters of a transcript
 
 # What must be the same on both sides, and what to do where it is not.
 _EQUAL = {
@@ -44,8 +42,6 @@ class Hello:
         asked: how many requests are durable in its journal.
         complete: how many answers are.
         transcript: hash of all complete turns.
-        before: the same without the last one, without the last two, and so on, one behind the other, as many as
-            requests may be open at once; empty where there is none.
     """
 
     protocol: int
@@ -60,16 +56,13 @@ class Hello:
     asked: int
     complete: int
     transcript: str
-    before: str
 
     def at(self, exchange: Exchange) -> Hello:
         """The same with where the journal stands now."""
         complete = exchange.complete
-        earlier = (exchange.transcript(complete - back) for back in range(1, exchange.depth + 1))
         transcript = exchange.transcript(complete)
         assert transcript is not None
-        before = "".join(one.hex() for one in earlier if one is not None)
-        return replace(self, asked=exchange.asked, complete=complete, transcript=transcript.hex(), before=before)
+        return replace(self, asked=exchange.asked, complete=complete, transcript=transcript.hex())
 
     def message(self) -> Message:
         """As it crosses the wire."""
@@ -94,16 +87,15 @@ class Hello:
 
 
 def greet_label_party(link: Link, hello: Hello, exchange: Exchange, *, patience: float = 120.0) -> None:
-    """The feature party's part over a new link: say hello, hear one, and ask the open questions again.
+    """The feature party's part over a new link: say hello, hear one, and ask the open question again.
 
     A label party that is at work on a step, or reads its journal, answers after that: so much patience, in seconds.
     """
     mine = hello.at(exchange)
     link.send(mine.message())
-    check(mine, _heard(link, patience), name=link.peer, depth=exchange.depth)
-    for turn in range(exchange.complete, exchange.asked):
-        request = exchange.request(turn)
-        assert request is not None
+    check(mine, _heard(link, patience), exchange, name=link.peer)
+    request = exchange.request(exchange.complete)
+    if request is not None:
         link.send(request)
 
 
@@ -111,7 +103,7 @@ def greet_feature_party(link: Link, hello: Hello, exchange: Exchange, *, patienc
     """The label party's part: hear the feature party's hello, and answer it if nothing speaks against it."""
     theirs = _heard(link, patience)
     mine = hello.at(exchange)
-    check(mine, theirs, name=link.peer, depth=exchange.depth)
+    check(mine, theirs, exchange, name=link.peer)
     link.send(mine.message())
 
 
@@ -124,7 +116,7 @@ def _heard(link: Link, patience: float) -> Hello:
     return Hello.read(said)
 
 
-def check(mine: Hello, theirs: Hello, *, name: str, depth: int = 1) -> None:
+def check(mine: Hello, theirs: Hello, exchange: Exchange, *, name: str) -> None:
     """Refuse to go on where the two sides differ, by the field; the peer's name is the one of its certificate.
 
     It is a `StorageError` where we can't go on: our own journal is behind what the peer has seen.
@@ -139,22 +131,21 @@ def check(mine: Hello, theirs: Hello, *, name: str, depth: int = 1) -> None:
             f"{name} calls itself {_short(theirs.party)}, {_short(theirs.role)}: its certificate says otherwise",
         )
     feature, label = (mine, theirs) if mine.role == "features" else (theirs, mine)
-    _check_journals(feature, label, mine, depth)
-    remembered = {label.complete: label.transcript}
-    for back in range(depth):
-        if said := label.before[_HASH * back : _HASH * (back + 1)]:
-            remembered[label.complete - 1 - back] = said
-    if remembered.get(feature.complete) != feature.transcript:
+    _check_journals(feature, label, mine)
+    if mine is feature and feature.complete < label.complete:  # the label party compares: it knows what was said
+        return
+    remembered = exchange.transcript(feature.complete)
+    if remembered is None or remembered.hex() != theirs.transcript:
         raise RefusedError("transcript", f"after {feature.complete} turns the two sides remember different messages")
 
 
-def _check_journals(feature: Hello, label: Hello, mine: Hello, depth: int) -> None:
+def _check_journals(feature: Hello, label: Hello, mine: Hello) -> None:
     """A journal that is behind what the other side has seen is an old copy: going on from it would answer twice.
 
     An answer is written down by the label party first, and a request by the feature party.
     """
-    for one, most in ((feature, depth), (label, 1)):  # a label party takes one request after the other
-        if not 0 <= one.complete <= one.asked <= one.complete + most:
+    for one in (feature, label):
+        if not 0 <= one.complete <= one.asked <= one.complete + 1:
             raise RefusedError("journal", f"{_short(one.party)} says that it has {_counted(one)}: no journal has that")
     if feature.complete <= label.complete and label.asked <= feature.asked:
         return

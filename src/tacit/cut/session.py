@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,8 +98,8 @@ class _Session(ABC, Generic[_P, _C]):
 
     now: Task  # the task whose answer is due, once `run` has begun
 
-    def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable, depth: int) -> None:
-        self.model, self.party, self.plan, self.durable, self.depth = model, party, plan, durable, depth
+    def __init__(self, model: nn.Module, party: _P, plan: Plan, durable: Durable) -> None:
+        self.model, self.party, self.plan, self.durable = model, party, plan, durable
         self.channels: Sequence[_C] = ()
         self.history: list[dict[str, float]] = []
         self.turn = self.resumed = 0
@@ -110,49 +109,27 @@ class _Session(ABC, Generic[_P, _C]):
 
     def run(self) -> Iterator[Turned]:
         """Do all turns that are left, one for each `next`."""
-        asked: deque[Task] = deque()  # the turns that are open
         for task, following in pairwise(chain(self.plan.tasks(self.turn), [None])):
             assert task is not None
-            while asked and self._rests(asked[-1], task):
-                yield from self._finish(asked.popleft())
+            self.now = task
+            replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
             self._begin(task)
-            asked.append(task)
             if following is not None and following.what == "train":
                 self._prepare(following)
-            if len(asked) == self._window:
-                yield from self._finish(asked.popleft())
-        for task in asked:
-            yield from self._finish(task)
-
-    def _finish(self, task: Task) -> Iterator[Turned]:
-        """The rest of a turn's work, and the checkpoint behind it where one is due."""
-        self.now = task
-        replayed = all(channel.exchange.complete > task.turn for channel in self.channels)
-        figures = self._do(task)
-        self.durable.trace("applied")
-        self.turn = task.turn + 1
-        due = self.turn == self.plan.turns or (not replayed and self.turn % self.durable.every == 0)
-        kept = due and self.turn not in self.durable.checkpoints.turns()
-        yield Turned(task, replayed, figures, kept)  # whoever records it has done so when the checkpoint is written
-        if kept:
-            self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
-
-    _window = 1  # turns that this side has open at once
+            figures = self._do(task)
+            self.durable.trace("applied")
+            self.turn = task.turn + 1
+            due = self.turn == self.plan.turns or (not replayed and self.turn % self.durable.every == 0)
+            kept = due and self.turn not in self.durable.checkpoints.turns()
+            yield Turned(task, replayed, figures, kept)  # whoever records it has done so when the checkpoint is written
+            if kept:
+                self.durable.keep(self.turn, self._state(), [channel.exchange for channel in self.channels])
 
     def _begin(self, task: Task) -> None:
-        """What comes before the answer, where other turns may come in between."""
+        """What comes before the wait for an answer."""
 
     def _prepare(self, task: Task) -> None:
-        """What can be done of a step before its turn has come, while others are open."""
-
-    def _rests(self, before: Task, task: Task) -> bool:
-        """Whether all open turns are finished before a task: where a checkpoint or a look back needs a whole state.
-
-        It is a matter of the plan and the settings alone, so that a run that goes on has the same open turns as before.
-        """
-        if task.what == "train" and self.plan.looked_back(task) == task.turn:
-            return True
-        return task.what != before.what or task.turn % self.durable.every == 0
+        """What can be done of the next step during that wait."""
 
     @abstractmethod
     def _do(self, task: Task) -> Mapping[str, Any]:
@@ -180,7 +157,7 @@ class _Session(ABC, Generic[_P, _C]):
 
     def exchanges(self, peers: Sequence[str], role: str, limits: Mapping[str, Any]) -> list[Exchange]:
         """What was said with each peer, as checkpoint and journal have it."""
-        common: dict[str, Any] = {"role": role, "limits": limits, "turn": self.resumed, "depth": self.depth}
+        common: dict[str, Any] = {"role": role, "limits": limits, "turn": self.resumed}
         return [Exchange(self.durable.journal, peer, transcripts=self._said.get(peer), **common) for peer in peers]
 
     def connect(self, *channels: _C) -> None:
@@ -238,11 +215,9 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         noise: StepNoise,  # keyed with this run's secret
         shared: Sequence[str] = (),  # names of the figures that the label party shares, in their order
         guard: FeatureGuard | None = None,
-        depth: int = 1,  # how many requests may be open at once
     ) -> None:
         self.guard = guard or _Unguarded()
-        self._window = party.depth = depth
-        super().__init__(party.bottom, party, plan, durable, depth)
+        super().__init__(party.bottom, party, plan, durable)
         self.shared = tuple(shared)
         settings = durable.digest
         party.noise = _Bound(noise, lambda: (settings, repr(party.shield.protect).encode(), self.origin))
@@ -261,14 +236,10 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         return 0 if task.what == "done" else None
 
     def _begin(self, task: Task) -> None:
-        (channel,) = self.channels
-        before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
         if task.what == "train":
+            (channel,) = self.channels
+            before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
             self.party.send(task.rows, channel, before=before, leaving=leaving)
-        elif task.what == "evaluate":
-            self.party.send_evaluation(task.rows, channel, leaving=leaving)
-        else:
-            channel.send(_farewell())
 
     def _prepare(self, task: Task) -> None:
         self.party.prepare(task.rows)
@@ -278,12 +249,13 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
         if task.what == "train":
             return self.party.finish(channel)
         if task.what == "evaluate":
-            values = self.party.finish_evaluation(channel).tolist()
+            values = self.party.evaluate(task.rows, channel, leaving=partial(self.guard.leaving, task))
             if not task.last:
                 return {}
-            figures = dict(zip(self.shared, values, strict=True))
+            figures = dict(zip(self.shared, values.tolist(), strict=True))
             self.history.append({"epoch": task.epoch, **figures})
             return figures
+        channel.send(_farewell())
         channel.recv("done", 0)
         return {}
 
@@ -308,12 +280,11 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         measure: Measure,
         shared: Sequence[str] = (),  # names of the figures that the feature parties are told, in their order
         guard: LabelGuard | None = None,
-        depth: int = 1,  # how many requests of each feature party may be open at once; they are answered in turn
     ) -> None:
         self.guard = guard or _Unguarded()
         self._logits: list[Tensor] = []
         self._loss = torch.zeros(2, dtype=torch.float64)  # sum and number of this epoch's losses
-        super().__init__(party.top, party, plan, durable, depth)
+        super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
         settings = durable.digest  # and the protection: another strength has unrelated noise

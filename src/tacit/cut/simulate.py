@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.align.batches import batches
-from tacit.contracts import Channel, EmbeddingProtection, Message, Noise, Protection
+from tacit.contracts import EmbeddingProtection, Message, Noise, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.tensors import evaluating, tensors
@@ -138,7 +138,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     epochs: int = 1,
     batch_size: int = 1024,
-    depth: int = 1,
     seed: int = 0,
     record: Recorder | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -158,8 +157,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         optimizer: makes an optimizer for a module; Adam with a learning rate of 1e-3 if not given.
         epochs: how often every example is visited.
         batch_size: rows in a batch.
-        depth: how many embeddings may be on their way at once, as over a slow line: see `FeatureParty`. All are
-            answered by the end of an epoch.
         seed: of the batches, of the noise, and of what protections learn. Weights are the models' own.
         record: what to write down; nothing if not given.
         progress: called after each step with the number of steps done and the number of all steps.
@@ -185,7 +182,7 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         torch.manual_seed(seed)  # for the first weights of what protections learn
         feature_party = FeatureParty(
             bottom=bottom, features=features, optimizer=make(bottom), protect=protect_embedding,
-            noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64), depth=depth,
+            noise=torch.Generator(device).manual_seed((seed + _OTHER) % 2**64),
         )  # fmt: skip
     if len(feature_party.features[0]) != len(labels):
         raise UsageError(
@@ -193,7 +190,6 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
         )
     left, right = pair()
     history = []
-    open_steps: deque[tuple[Tensor, Tensor]] = deque()  # the rows of each, and its clean gradient
     for epoch in range(epochs):
         plan = [rows.to(device) for rows in batches(len(labels), batch_size, epoch=epoch, seed=seed)]
         figures = []  # they stay on the device until the epoch is over
@@ -201,23 +197,16 @@ def simulate(  # a public entry point: each setting by name, and the loop of bot
             feature_party.send(rows, left)
             seen = label_party.step(rows, right)
             figures.append(_figures(seen))
-            open_steps.append((rows, seen["clean"]))
-            while len(open_steps) == depth or (open_steps and done == (epoch + 1) * len(plan)):
-                _finish(feature_party, left, *open_steps.popleft(), record)
+            received = feature_party.finish(left)
+            if record is not None:
+                record.write(
+                    rows=rows, embedding=received["embedding"], gradient=received["gradient"], clean=seen["clean"],
+                    own_embedding=received["own_embedding"],
+                )  # fmt: skip
             if progress is not None:
                 progress(done, epochs * len(plan))
         history.append(_epoch(epoch, figures))
     return Simulation(bottom, top, history, record, feature_party)
-
-
-def _finish(party: FeatureParty, channel: Channel, rows: Tensor, clean: Tensor, record: Recorder | None) -> None:
-    """The gradient of the oldest open step comes back, and is written down if somebody wants that."""
-    received = party.finish(channel)
-    if record is not None:
-        record.write(
-            rows=rows, embedding=received["embedding"], gradient=received["gradient"], clean=clean,
-            own_embedding=received["own_embedding"],
-        )  # fmt: skip
 
 
 def _name(value: object) -> str:

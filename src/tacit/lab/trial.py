@@ -48,7 +48,6 @@ class Course:
     last: int = 24  # batches that are kept, to be attacked one by one
     follow: int = 4096  # rows whose visits are all attacked together
     seed: int = 0  # of weights, batches, noise and attacks
-    depth: int = 1  # batches on their way at once
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def train(
         bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
         protect=none() if protect is None else protect, protect_embedding=protect_embedding,
         optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
-        batch_size=min(course.batch_size, len(rows)), depth=course.depth, seed=course.seed, record=record,
+        batch_size=min(course.batch_size, len(rows)), seed=course.seed, record=record,
         progress=lambda done, steps: progress(f"training with {protection}", done, steps),
     )  # fmt: skip
     logits = model.predict(test.features, test.own, noise=torch.Generator().manual_seed(course.seed))

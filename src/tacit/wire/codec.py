@@ -77,18 +77,9 @@ class Limit:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES or len(self.shape) > DIMENSIONS:
             raise UsageError(f"{self}: no such message can be sent: up to 4 dimensions of one of {DTYPES}")
-        largest = self._sides
+        largest = [side.count if isinstance(side, AtMost) else side for side in self.shape]
         if min(largest, default=0) < 0 or math.prod(max(side, 1) for side in largest) >= 2**59:
             raise UsageError(f"{self}: no memory holds that: set each dimension to what a message really has at most")
-
-    @property
-    def _sides(self) -> list[int]:
-        return [side.count if isinstance(side, AtMost) else side for side in self.shape]
-
-    @property
-    def frames(self) -> int:
-        """How many frames a message has at most."""
-        return max(1, -(-math.prod(self._sides) * self.dtype.itemsize // CHUNK))
 
     def fits(self, dtype: torch.dtype, shape: tuple[int, ...]) -> bool:
         """Whether a tensor of this dtype and shape may come."""

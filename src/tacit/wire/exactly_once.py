@@ -1,7 +1,6 @@
 """Channels that answer every request exactly once, whatever breaks: written down first, counted, then sent.
 
-As many requests may be open at once as the exchange's depth says, and they are answered in their order. Over each new
-link all open ones come again; where there may be several, an answer goes only over the link that its request came over.
+One request is open at a time. Over each new link it comes again.
 
 A party that starts again runs its steps anew from its checkpoint, over the same channel: what the journal has is read
 from there and compared, and where the journal ends the peer is asked. There is no other code for recovery.
@@ -12,7 +11,6 @@ How much of a run has ever left is counted apart from the run's folder (`Tally`)
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,7 +60,7 @@ class _Channel:
         self._trace, self._judge, self._leaving = trace, judge, leaving
 
     def _once(
-        self, what: str, message: Message, stored: Message | None, write: Callable[[int, Message], None], turn: int
+        self, what: str, message: Message, stored: Message | None, write: Callable[[int, Message], None]
     ) -> Message:
         """What is sent: a new message when it is durable, or what was written down before, if this is the same."""
         if stored is not None:
@@ -70,7 +68,7 @@ class _Channel:
             return stored
         self._trace(f"{what} computed")
         message = encoded(message)
-        write(turn, message)
+        write(self.turn, message)
         self.exchange.journal.sync()
         self._leaving()
         self._trace(f"{what} written")
@@ -78,22 +76,19 @@ class _Channel:
 
 
 class AskingChannel(_Channel):
-    """The feature party's end: a few open requests at a time, each made durable before it is sent."""
+    """The feature party's end: one open request at a time, made durable before it is sent."""
 
     line: Dialer
-    open = 0  # how many requests were made since the one whose answer is due
 
     def send(self, message: Message) -> None:
         """Write a request down and send it; one that was written down before must come out the same."""
-        turn = self.turn + self.open
-        message = self._once("request", message, self.exchange.request(turn), self.exchange.write_request, turn)
-        self.open += 1
-        if self.exchange.complete <= turn:
+        message = self._once("request", message, self.exchange.request(self.turn), self.exchange.write_request)
+        if self.exchange.complete == self.turn:
             self.line.send(message)
             self._trace("request sent")
 
     def recv(self, kind: str, step: int) -> Message:
-        """The answer to the first open request, from the journal or from the peer."""
+        """The answer to the open request, from the journal or from the peer."""
         stored = self.exchange.answer(self.turn)
         answer = stored or self._heard()
         expect(answer, kind, step, None if stored else self._judge)
@@ -102,7 +97,6 @@ class AskingChannel(_Channel):
             self.exchange.write_answer(self.turn, answer, soon=True)  # durable before the next request goes out
             self._trace("answer written")
         self.turn += 1
-        self.open -= 1
         return answer
 
     def confirm(self, seconds: float) -> bool:
@@ -114,45 +108,31 @@ class AskingChannel(_Channel):
         return self.exchange.confirmed
 
     def _heard(self) -> Message:
-        """The next answer; where one request is open at a time, one that comes once more was asked for twice."""
+        """The next answer; one that comes once more was asked for twice."""
         while True:
             answer = self.line.recv()
-            if self.exchange.depth > 1 or not self.exchange.is_last_answer(answer):
+            if not self.exchange.is_last_answer(answer):
                 return answer
 
 
 class AnsweringChannel(_Channel):
-    """The label party's end: a repeated request gets the stored bytes, a changed one is refused.
-
-    Where several requests may be open, those that came while one was answered are read ahead, in memory alone: whether
-    there are too many can't be seen otherwise. Each is judged and written down when its turn has come.
-    """
+    """The label party's end: a repeated request gets the stored bytes, a changed one is refused."""
 
     line: DeskLine
-    _over: object = None  # the link that the request in hand came over
-    _link: object = None  # the link that the last message came over
-    _open = 0  # messages that came over it and have no answer there
-
-    def __init__(self, exchange: Exchange, line: DeskLine, **more: Any) -> None:
-        super().__init__(exchange, line, **more)
-        self._ahead: deque[Message] = deque()  # messages that came over it and wait for their turn
 
     def recv(self, kind: str, step: int) -> Message:
         """The request of this turn, from the journal or from the peer; older ones are answered on the way."""
         stored = self.exchange.request(self.turn)
         if stored is not None:
             expect(stored, kind, step)
-            self._over = None  # it was another process's
             return stored
         while True:
-            try:  # what was read ahead over a link that broke comes again over the new one
-                ahead = self._ahead and self._link is self.line.link
-                message = self._ahead.popleft() if ahead else self._count(self.line.recv())
+            message = self.line.recv()
+            try:
                 if self._is_new(message, kind, step):
                     break
             except RefusedError as error:
                 self.line.refuse(error)
-        self._over = self._link
         self._trace("request received")
         self.exchange.write_request(self.turn, message, soon=True)  # durable before the answer goes out
         self._trace("request written")
@@ -161,11 +141,10 @@ class AnsweringChannel(_Channel):
     def send(self, message: Message) -> None:
         """Write the answer down, make it durable, and only then send it."""
         stored = self.exchange.answer(self.turn)
-        message = self._once("answer", message, stored, self.exchange.write_answer, self.turn)
+        message = self._once("answer", message, stored, self.exchange.write_answer)
         self.turn += 1
         if self.turn == self.exchange.complete:
-            self._read_ahead()
-            self._answer(message, self._over)
+            self.line.send(message)
             self._trace("answer sent")
 
     def linger(self) -> bool:
@@ -178,42 +157,10 @@ class AnsweringChannel(_Channel):
             self.line.send(CONFIRMED)
             return True
         try:
-            self._is_new(self._count(message), "", -1)
+            self._is_new(message, "", -1)
         except RefusedError as error:
             self.line.refuse(error)
         return False
-
-    def _read_ahead(self) -> None:
-        """Take what has come, before an answer makes room for one request more."""
-        try:
-            while self.exchange.depth > 1 and (message := self.line.look(0.0)) is not None:
-                self._ahead.append(self._count(message))
-        except RefusedError as error:
-            self.line.refuse(error)
-
-    def _count(self, message: Message) -> Message:
-        """The message that has just come, if it is not one too many without an answer."""
-        if self.exchange.depth == 1:
-            return message
-        if self._link is not self.line.link:
-            self._link, self._open = self.line.link, 0
-            self._ahead.clear()
-        self._open += 1
-        if self._open > self.exchange.depth:
-            raise RefusedError(
-                "request",
-                f"{self._open} requests came and none of them has an answer yet: the contract's depth is "
-                f"{self.exchange.depth}",
-            )
-        return message
-
-    def _answer(self, message: Message, over: object) -> None:
-        """Send an answer over the link that its request came over, if that is there: elsewhere others are due first."""
-        if self.exchange.depth == 1:
-            self.line.send(message)
-        elif over is self.line.link:
-            self._open -= 1
-            self.line.send(message)
 
     def _is_new(self, message: Message, kind: str, step: int) -> bool:
         """Whether this is the request that is due; a known one is answered from the journal."""
@@ -221,7 +168,7 @@ class AnsweringChannel(_Channel):
         if turn is not None:
             answer = self.exchange.answer(turn)
             if answer is not None:
-                self._answer(answer, self._link)
+                self.line.send(answer)
             return False
         try:
             expect(message, kind, step, self._judge)

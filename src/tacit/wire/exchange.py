@@ -1,8 +1,8 @@
 """The requests and answers between two parties, turn by turn, as the journal has them.
 
 A *turn* is one request of a feature party and the label party's one answer to it. Both write both down, and both chain
-what was said into a *transcript*: equal hashes mean that both remember the same conversation. Several requests may be
-open at once; answers come in the order of the turns.
+what was said into a *transcript*: equal hashes mean that both remember the same conversation. One request
+is open at a time.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ class Exchange:
         limits: Mapping[str, Limit],  # what requests and answers may be, for reading them back
         turn: int = 0,  # how many turns the checkpoint knows of
         transcripts: Mapping[int, bytes] | None = None,  # what `recent` gave there
-        depth: int = 1,  # how many requests may be open at once
     ) -> None:
-        self.journal, self.peer, self.depth = journal, peer, depth
+        self.journal, self.peer = journal, peer
         self.confirmed = False
         self._request_name, self._answer_name = _NAMES[role]
         self._limits = limits
@@ -76,11 +75,8 @@ class Exchange:
 
     @property
     def asked(self) -> int:
-        """How many requests are written down: the answered ones, and those that are open."""
-        turn = self.complete
-        while turn in self._turns:
-            turn += 1
-        return turn
+        """How many requests are written down: the answered ones, and the open one if there is one."""
+        return self.complete + (self.complete in self._turns)
 
     def transcript(self, turn: int) -> bytes | None:
         """The hash of all that was said in the turns before this one, if it is remembered."""
@@ -88,8 +84,8 @@ class Exchange:
         return self._transcripts.get(turn)
 
     def recent(self) -> dict[int, bytes]:
-        """The newest transcripts, for a checkpoint: a peer may be as many turns behind as requests may be open."""
-        turns = range(self.complete - self.depth, self.complete + 1)
+        """The newest two transcripts, for a checkpoint: a peer may be one turn behind."""
+        turns = (self.complete - 1, self.complete)
         return {turn: self._transcripts[turn] for turn in turns if turn in self._transcripts}
 
     def request(self, turn: int) -> Message | None:
@@ -129,7 +125,7 @@ class Exchange:
         Soon: in the journal's helper thread, where it is made durable; whatever is asked next waits for that. Otherwise
         it is durable after the journal's next sync.
         """
-        if turn != self.asked or turn >= self.complete + self.depth:
+        if turn != self.complete or turn in self._turns:
             raise ProtocolError(f"turn {turn} can't be asked: {self.asked} requests are written down")
 
         self._write(

@@ -99,7 +99,7 @@ class Dialer:
         self._link: Link | None = None
 
     def send(self, message: Message) -> None:
-        """Send if there is a link; a new link begins with the open requests anyway."""
+        """Send if there is a link; a new link begins with the open request anyway."""
         if self._link is not None:
             try:
                 self._link.send(message)
@@ -335,15 +335,15 @@ class DeskLine:
                 return message
             self._clock.tell("not connected" if self.link is None else "connected, but nothing comes")
 
-    def look(self, seconds: float = TICK) -> Message | None:
-        """The next message, or None where none comes in so many seconds."""
+    def look(self) -> Message | None:
+        """The next message, or None where none comes for a moment."""
         self._desk.poll(0.0)
         link = self.link
         if link is None:
-            self._desk.poll(seconds)
+            self._desk.poll(TICK)
             return None
         try:
-            message = link.recv(seconds)
+            message = link.recv(TICK)
         except LinkError:
             self._desk.drop(self.peer)
             return None

@@ -33,13 +33,6 @@ class SendsFirst(AnsweringChannel):
         super().send(message)
 
 
-class AnswersAnywhere(AnsweringChannel):
-    """Sends an answer over whatever link there is, in whatever order answers are due there."""
-
-    def _answer(self, message, over):
-        super()._answer(message, self.line.link)
-
-
 class AsksFirst(AskingChannel):
     """Sends a request before it is written down."""
 

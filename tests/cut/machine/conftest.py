@@ -64,8 +64,8 @@ def attached(session):
 class Trial:
     """A training between processes, and everything that is known about it."""
 
-    def __init__(self, names, *, answering=AnsweringChannel, asking=AskingChannel, journal=Disk, slow=True, depth=1):
-        self.names, self.kinds, self.slow, self.depth = names, (answering, asking, journal), slow, depth
+    def __init__(self, names, *, answering=AnsweringChannel, asking=AskingChannel, journal=Disk, slow=True):
+        self.names, self.kinds, self.slow = names, (answering, asking, journal), slow
         self.folder = Path(tempfile.mkdtemp(prefix="tacit-trial-"))
         self.now, self.turn_to_go = 0.0, 0
         self.processes, self.door = {}, deque()
@@ -94,7 +94,7 @@ class Trial:
         return self.folder / "state" / name
 
     def hello(self, name, role):
-        return Hello(PROTOCOL, "1", "run", role, name, "c", "a", "r", "p", 0, 0, "", "")
+        return Hello(PROTOCOL, "1", "run", role, name, "c", "a", "r", "p", 0, 0, "")
 
     def feature(self, process):
         name, durable = process.name, self.durable(process)
@@ -102,9 +102,7 @@ class Trial:
         optimizer = torch.optim.SGD(bottom.parameters(), lr=0.1, momentum=0.9)
         party = FeatureParty(bottom=bottom, features=self.x[name], optimizer=optimizer)
         noise = KeyedNoise(name.encode().ljust(32, b"*"), "embedding")
-        session = process.session = FeatureSession(
-            party, PLAN, durable, noise=noise, shared=("test_loss",), depth=self.depth
-        )
+        session = process.session = FeatureSession(party, PLAN, durable, noise=noise, shared=("test_loss",))
         (exchange,) = session.exchanges(["label"], "features", LIMITS)
         line = Dialer(
             "label", lambda: self.connect(process),
@@ -127,7 +125,6 @@ class Trial:
         session = process.session = LabelSession(
             party, PLAN, durable, noise=KeyedNoise(b"s" * 32, "gradient"), shared=("test_loss",),
             measure=lambda logits, labels: {"test_loss": float((logits.flatten() - labels).pow(2).mean())},
-            depth=self.depth,
         )  # fmt: skip
         exchanges = dict(zip(names, session.exchanges(names, "label", LIMITS), strict=True))
 

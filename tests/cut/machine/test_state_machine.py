@@ -26,7 +26,7 @@ from tacit.cut.session import LabelSession
 from tacit.errors import RefusedError, StorageError, TacitError
 from tacit.wire.exactly_once import Tally
 from tacit.wire.exchange import Exchange
-from tests.cut.machine.broken import AnswersAnywhere, AsksFirst, DrawsAnew, HearsTwice, SendsFirst, TakesAnything
+from tests.cut.machine.broken import AsksFirst, DrawsAnew, HearsTwice, SendsFirst, TakesAnything
 
 WHO, WHICH = st.integers(0, 5), st.sampled_from((0, 1, 2, 4, 7))
 THEN = st.sampled_from((0, 1, 2, 3, 5, 8, 13, 21, 34, 55))  # how much goes on after a rule: a turn is about 15 events
@@ -277,30 +277,16 @@ class Machine(RuleBasedStateMachine):
             self.trial.close()
 
 
-class Deep(Machine):
-    """Several requests open at once.
-
-    What is lost within a link, which no connection does, ends it here: what comes next is not due. Which copies are too
-    old is tried in `test_handshake`. A label party reads ahead, so a lie may be noticed later, or not be one any more.
-    """
-
-    lose = copy = come_back_from_a_copy = None
-
-    @invariant()
-    def there_is_an_alarm_for_every_lie_and_for_nothing_else(self):
-        assert self.trial.lied or not self.trial.alarms
-
-
 @pytest.fixture(name="machine", scope="module")
 def _machine(trials):
     """Makes machines, and compares each with one undisturbed run of the same parties."""
     runs = {}
 
-    def make(names, depth=1, **broken):
-        if (names, depth) not in runs:
-            runs[names, depth] = undisturbed(trials.Trial(names, depth=depth))
-        parts = {"known": runs[names, depth], "broken": {"depth": depth, **broken}}
-        return type("Disturbed", (Machine if depth == 1 else Deep,), {"trials": trials, "names": names, **parts})
+    def make(names, **broken):
+        if names not in runs:
+            runs[names] = undisturbed(trials.Trial(names))
+        parts = {"known": runs[names], "broken": broken}
+        return type("Disturbed", (Machine,), {"trials": trials, "names": names, **parts})
 
     return make
 
@@ -334,11 +320,6 @@ def test_whatever_happens_there_is_one_answer_and_the_run_ends_as_if_nothing_had
     run_state_machine_as_test(machine(names), settings=tried(examples))
 
 
-@pytest.mark.parametrize(("names", "examples"), [(("one",), 30), (("one", "two"), 10)], ids=["two", "three"])
-def test_with_several_open_there_is_one_answer_and_the_run_ends_as_if_nothing_had(machine, names, examples):
-    run_state_machine_as_test(machine(names, depth=3), settings=tried(examples))
-
-
 # --- that the machine would notice -----------------------------------------------------------------------------------
 
 
@@ -348,19 +329,15 @@ BROKEN = [
 ]  # fmt: skip
 
 
-def notices(machine, depth=1, **broken):
+def notices(machine, **broken):
     enough = tried(2000, phases=[Phase.generate])  # it ends with the first; some faults take some hundred at some seeds
     with pytest.raises((AssertionError, TacitError, ValueError)):
-        run_state_machine_as_test(machine(("one",), depth, **broken), settings=enough)
+        run_state_machine_as_test(machine(("one",), **broken), settings=enough)
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: next(iter(broken.values())).__name__)
 def test_a_channel_that_breaks_its_word_is_noticed(machine, broken):
     notices(machine, **broken)
-
-
-def test_an_answer_over_a_link_that_others_are_due_over_first_is_noticed(machine):
-    notices(machine, depth=3, answering=AnswersAnywhere)
 
 
 def test_a_journal_that_is_not_synced_is_noticed(machine, trials):

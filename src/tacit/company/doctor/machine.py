@@ -191,7 +191,7 @@ def reach(address: str, identity: Identity, peer: str, pinned: bytes, *, seconds
     seen = f"{peer} at {address} shows the pinned certificate and takes ours"
     if trip < _LONG:
         return ok(seen)
-    do = "to train step by step, depth = 8"
+    do = 'step by step each batch waits for one: mode = "one_shot" in contract.toml trains in one exchange'
     return ok(f"{seen}; a round trip takes about {1000 * trip:.0f} ms", do)
 
 
