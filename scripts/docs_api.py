@@ -78,10 +78,10 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "What a protection or an attack of your own must be": (
         "Shapes, not base classes: whatever has these methods will do.",
-        tuple(f"tacit.contracts.{name}" for name in (
+        ("tacit.protect.check_protection", *(f"tacit.contracts.{name}" for name in (
             "Protection", "Protected", "Event", "EmbeddingProtection", "Regularizer", "Attack", "Known", "Guess",
             "InputAttack", "KnownInputs", "Reconstruction", "Estimate", "NoiseSource", "Message",
-        )),
+        ))),
     ),
     "Reports": (
         "The fields of a report are in [its reference](ref-report.md).",

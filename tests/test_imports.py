@@ -18,12 +18,17 @@ ALLOWED = {
     "dependence": {"contracts", "errors"},  # mathematics that a protection and a metric share
     "align": {"disk", "contracts", "errors", "wire"},
     "models": {"contracts", "errors"},
-    "protect": {"contracts", "errors", "dependence", "plugins"},
+    "protect": {
+        "contracts",
+        "errors",
+        "dependence",
+        "plugins",
+        "wire",
+    },  # wire: check.py stores states
     "wire": {"disk", "contracts", "errors"},
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
     "ledger": {"disk", "contracts", "errors", "align", "protect", "wire"},
-    "testing": {"contracts", "errors", "plugins", "protect", "wire"},  # the contract suite alone
     "one_shot": {
         "_version",
         "align",

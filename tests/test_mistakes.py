@@ -234,7 +234,6 @@ MISTAKES = {
         ["--out", "has no ending", ".parquet or .csv"],
     ),
     "unknown device": (said("sweep --device gpu --out {place.root}/o"), ["no device 'gpu'", "auto, cpu, cuda"]),
-    "no such file": (said("conformance {place.root}/mine.py --quick"), ["mine.py"]),
     # the command line itself
     "verb misspelt": (said("trian"), ["no such command 'trian'", "Did you mean 'train'", "tacit --help"]),
     "option misspelt": (said("train --foldr x"), ["no option --foldr", "did you mean --folder?", "tacit train --help"]),

@@ -83,7 +83,6 @@ NOT_RUN = {
         "tacit demo --compare": ELSEWHERE,
         "tacit dashboard runs": SERVES,
         "tacit audit --messages messages.npz --out report": ELSEWHERE,
-        "tacit conformance my_protection.py --limit 0.6": FILES,
         "tacit choose --limit 0.6": LONG,
     },
     "howto-align-large-tables.md": {
@@ -129,11 +128,6 @@ SMALLER = {
     "howto-choose-one-shot.md": {
         "tacit choose --label-limit 0.6 --feature-limit 0.8 --rows 20000 --widths 1,8 --compare raw,pca": (
             "tacit choose --label-limit 0.95 --rows 2000 --widths 1 --noise '' --compare raw --attack-rows 1000"
-        ),
-    },
-    "howto-add-a-protection.md": {
-        "tacit conformance steady.py --option times=2 --limit 0.6": (
-            "tacit conformance steady.py --option times=2 --quick"
         ),
     },
     "howto-choose-a-strength.md": {

@@ -11,8 +11,7 @@ from torch import Tensor
 from tacit.contracts import Event, Protection
 from tacit.errors import LabelsError, TacitError, TensorError
 from tacit.protect import gradient
-from tacit.testing.closed import ODD
-from tacit.testing.subject import same_tree
+from tacit.protect.check import ODD, same_tree
 from tests.protect.cases import (
     BLIND,
     CASES,

@@ -14,10 +14,10 @@ from torch import Tensor
 from tacit.audit.attacks.accumulated import accumulated
 from tacit.audit.metrics.leak_auc import auc, delong
 from tacit.contracts import Protection, View
+from tacit.protect.check import bits
 from tacit.protect.gradient._knob import sum_kl_for
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import State, matched
-from tacit.testing.subject import bits
 from tests.protect.classes import gaussian_classes, generator, leaks, normal, run, sample, small, stream
 
 

@@ -8,9 +8,9 @@ from tacit.audit.metrics.leak_auc import auc, fold
 from tacit.audit.run import attack_all
 from tacit.contracts import View
 from tacit.errors import UsageError
+from tacit.protect.check import bits
 from tacit.protect.gradient.marvell import marvell
 from tacit.protect.gradient.matched import RAREST, REFRESH, matched
-from tacit.testing.subject import bits
 from tests.protect.classes import generator, leaks, normal, run, sample, small, stream
 
 

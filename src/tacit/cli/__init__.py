@@ -11,7 +11,6 @@ from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli._options import flag
 from tacit.cli.audit import audit
-from tacit.cli.conformance import conformance
 from tacit.cli.demo import demo
 from tacit.cli.doctor import doctor
 from tacit.cli.ledger import ledger
@@ -54,7 +53,7 @@ def tacit(
 
 PANELS = {
     "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
-    "Seeing what leaks": (demo, audit, ledger, conformance, dashboard),
+    "Seeing what leaks": (demo, audit, ledger, dashboard),
     "Lab": (sweep, choose),
     "Help and upkeep": (doctor,),
 }

@@ -12,7 +12,7 @@ from torch import nn
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
-from tacit.contracts import EmbeddingProtection, Protection
+from tacit.contracts import Protection
 from tacit.cut.simulate import Simulation, simulate
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.stack.network import network_for
@@ -77,15 +77,6 @@ class Trial:
         """The attack that reads most, above what it had without any message."""
         return worst(self.findings)
 
-    @property
-    def highest(self) -> Finding:
-        """The attack that may have read most: the one whose upper end, above what it had anyway, is highest."""
-        return max(self.findings, key=lambda finding: finding.held)
-
-    def holds(self, limit: float) -> bool:
-        """Whether every attack stays at or under the limit, with the upper end of its interval."""
-        return self.highest.held <= limit
-
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
         figures = {"protection": self.protection, "test_auc": self.test_auc, "noise": self.noise}
@@ -104,7 +95,6 @@ def train(
     course: Course,
     *,
     protect: Protection | None = None,
-    protect_embedding: Sequence[EmbeddingProtection] = (),
     progress: Progress = lambda *_: None,
 ) -> Trained:
     """Train under a protection and write down what is sent."""
@@ -113,7 +103,7 @@ def train(
     record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
     model = simulate(
         bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
-        protect=none() if protect is None else protect, protect_embedding=protect_embedding,
+        protect=none() if protect is None else protect,
         optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
         batch_size=min(course.batch_size, len(rows)), seed=course.seed, record=record,
         progress=lambda done, steps: progress(f"training with {protection}", done, steps),
