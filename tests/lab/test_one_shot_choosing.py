@@ -222,8 +222,6 @@ def test_the_command_says_what_to_take(tmp_path):
         (("--label-limit", "0.6", "--feature-limit", "2"), "feature-limit"),
         (("--feature-limit", "0.5"), "--label-limit"),
         (("--label-limit", "0.6", "--compare", "lake"), "no rival 'lake'"),
-        (("--label-limit", "0.6", "--groups", "32"), "as 32x4,64x2"),
-        (("--label-limit", "0.6", "--groups", "1x4"), "groups = 1"),
     ],
 )
 def test_wrong_options_are_said_before_the_data_is_read(arguments, match, tmp_path):
