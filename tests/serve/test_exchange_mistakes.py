@@ -224,14 +224,6 @@ def test_a_mistake_before_the_exchange(place, tacit, make, words):
     assert not (place.path / "o").exists(), "nothing is left behind"
 
 
-@pytest.mark.parametrize("side", ["airline", "airport"])
-def test_trees_that_are_not_installed_are_told_before_anything_is_paid_for(place, tacit, monkeypatch, side):
-    monkeypatch.setattr("tacit.company.one_shot_common.importlib.util.find_spec", lambda _: None)
-    code, told = tacit(f"train {place.path}/{side}")
-    assert code == 2
-    holds(told, ["LightGBM", "pip install -e '.[trees]'", "kind = " if side == "airline" else "learner = "])
-
-
 def test_the_port_is_taken(place, tacit):
     with socket.create_server(("127.0.0.1", place.companies.port)):
         code, told = tacit(place.own(more='head = { kind = "network" }'))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -86,16 +85,10 @@ def check_at_home(folder: Folder) -> None:
         device_named(config.training.device)
     except UsageError as error:
         raise UsageError(f"{folder.path / 'party.toml'}: [training] device: {error}") from None
-    label, head, learn = config.role == "label", config.head, config.learn
-    factory = head.factory if label else learn.factory
+    label = config.role == "label"
+    factory = config.head.factory if label else config.learn.factory
     if factory is not None:
         load_factory(folder.path, factory, "[head]" if label else "[learn]")
-    elif (head.kind if label else learn.learner) == "trees" and importlib.util.find_spec("lightgbm") is None:
-        other = '[head] kind = "network"' if label else '[learn] learner = "linear"'
-        raise UsageError(
-            f"{folder.path / 'party.toml'}: trees need LightGBM, which is not installed: pip install -e '.[trees]' in "
-            f"the checkout, or write {other}"
-        )
 
 
 def threads_of(folder: Folder) -> int:

@@ -69,10 +69,10 @@ features> # largest norm of an embedding. docs/ref-protections.md has the others
 features> embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
 
 label> [head]  # one-shot: your private model over what comes and your own columns
-label> kind = "trees"  # boosted trees (pip install 'tacit[trees]'), or "network"
+label> kind = "trees"  # boosted trees, or "network"
 label> # factory = "my_model:make_head"  # or your own: an object with fit and predict_proba
 features> [learn]  # one-shot: how you learn at home from flipped labels, and what you send of it
-features> learner = "trees"  # boosted trees (pip install 'tacit[trees]'), "network" or "linear"
+features> learner = "trees"  # boosted trees, "network" or "linear"
 features> # factory = "my_model:make_learner"  # or your own
 features> pretrain = true  # a network first learns your columns from themselves, without any label
 features> # sample = 5_000_000  # rows that trees learn from at most: they hold them in memory

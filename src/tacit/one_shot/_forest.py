@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DataError, TensorError, UsageError
+from tacit.errors import DataError, TensorError
 from tacit.one_shot._rows import Progress, Target, losses
 
 _ROWS = 32768  # rows that are sent through the trees at once
@@ -83,16 +83,19 @@ class Forest:
         progress: Progress = lambda *_: None,
     ) -> Self:
         """Grow trees on every fold until the loss of the rows left out grows no better."""
+        import lightgbm
+
         growth = replace(growth, step=min(growth.step, growth.rounds))
         shared = growth.options(target, table.shape, seed, threads)
-        lightgbm, given = _lightgbm(), {"categorical_feature": list(unordered), "free_raw_data": False}
-        data = lightgbm.Dataset(table, target.values, params=shared, **given).construct()
+        data = lightgbm.Dataset(
+            table, target.values, params=shared, categorical_feature=list(unordered), free_raw_data=False
+        ).construct()
         folds = max(1, min(growth.folds, len(table) // 2))
         fold = np.random.default_rng([seed, 1]).permutation(len(table)) % max(2, folds)
         many = table.size > _LARGE
 
         def looks(place: int) -> Iterator[_Look]:
-            mine = data.subset(np.flatnonzero(fold != place), params=shared)
+            mine = data.subset(np.flatnonzero(fold != place).tolist(), params=shared)
             model = lightgbm.Booster(shared | {"seed": seed + place}, mine)
             for look in _looks(model, table, target, np.flatnonzero(fold == place), growth, threads):
                 done = place * growth.rounds + look.rounds  # of all folds together
@@ -116,7 +119,8 @@ class Forest:
     @classmethod
     def read(cls, texts: Sequence[str], outputs: int) -> Self:
         """Trees from LightGBM's own text."""
-        lightgbm = _lightgbm()
+        import lightgbm
+
         try:
             models = tuple(lightgbm.Booster(model_str=text) for text in texts)
         except lightgbm.basic.LightGBMError as error:
@@ -233,14 +237,3 @@ def _leaves(node: dict[str, Any]) -> Iterator[tuple[int, float]]:
         return
     yield from _leaves(node["left_child"])
     yield from _leaves(node["right_child"])
-
-
-def _lightgbm() -> Any:
-    try:
-        import lightgbm
-    except ImportError:
-        raise UsageError(
-            "boosted trees need LightGBM, which is not installed: pip install 'tacit[trees]', or choose 'network' or "
-            "'linear'"
-        ) from None
-    return lightgbm
