@@ -29,9 +29,9 @@ def option(told: str, metavar: str | None = None, *names: str, **more: Any) -> A
     return typer.Option(*names, help=told, metavar=metavar, **more)
 
 
-def argument(told: str, metavar: str, **more: Any) -> Any:
+def argument(told: str, metavar: str) -> Any:
     """What stands behind the verb without a name."""
-    return typer.Argument(help=told, metavar=metavar, show_default=False, **more)
+    return typer.Argument(help=told, metavar=metavar, show_default=False)
 
 
 # --- names that the shell completes, listed without importing what they name ------------------------------------------
