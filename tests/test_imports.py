@@ -18,13 +18,7 @@ ALLOWED = {
     "dependence": {"contracts", "errors"},  # mathematics that a protection and a metric share
     "align": {"disk", "contracts", "errors", "wire"},
     "models": {"contracts", "errors"},
-    "protect": {
-        "contracts",
-        "errors",
-        "dependence",
-        "plugins",
-        "wire",
-    },  # wire: check.py stores states
+    "protect": {"contracts", "errors", "dependence", "plugins", "wire"},  # wire: in check.py alone
     "wire": {"disk", "contracts", "errors"},
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
@@ -118,6 +112,12 @@ def test_every_part_imports_only_what_it_may():
         forbidden = imported_parts(path) - {part} - ALLOWED[part]
         wrong += [f"{path.relative_to(ROOT)} imports tacit.{other}" for other in forbidden]
     assert not wrong, wrong
+
+
+def test_no_protection_imports_the_wire_but_the_check_of_those_that_others_write():
+    """It stores a state as a party does; what protects a gradient knows nothing of how that travels."""
+    found = [path.name for path in (ROOT / "protect").rglob("*.py") if "wire" in imported_parts(path)]
+    assert found == ["check.py"]
 
 
 def test_the_check_sees_a_forbidden_import(tmp_path):
