@@ -32,7 +32,7 @@ LIMITS = {
     "gradient": Limit(torch.float64, (AtMost(9), 7)),
     "evaluation": Limit(torch.float64, (AtMost(5), AtMost(4), 3, 2)),
     "points": Limit(torch.uint8, (AtMost(40), 32)),
-    "matches": Limit(torch.int64, (AtMost(64),)),
+    "matches": Limit(torch.uint8, (AtMost(64),)),
     "figures": Limit(torch.float64, ()),
     "hello": CONTROL,
 }

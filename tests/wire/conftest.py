@@ -18,7 +18,7 @@ LIMITS = {
     "embedding": Limit(torch.float32, (AtMost(100_000), AtMost(128))),
     "gradient": Limit(torch.float32, (AtMost(100_000), AtMost(128))),
     "evaluation": Limit(torch.float64, (AtMost(10), AtMost(10), AtMost(10), AtMost(10))),
-    "matches": Limit(torch.int64, (AtMost(100),)),
+    "matches": Limit(torch.uint8, (AtMost(100),)),
     "figures": Limit(torch.float64, ()),
     "hello": CONTROL,
 }

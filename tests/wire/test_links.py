@@ -42,7 +42,7 @@ def test_messages_arrive_in_order_at_the_other_end(ends):
     "sent",
     [
         Message(0, "hello", torch.tensor([123, 125], dtype=torch.uint8), b""),
-        Message(2**64 - 1, "matches", torch.tensor([-(2**63), 0, 2**63 - 1]), DIGEST),
+        Message(2**64 - 1, "matches", torch.tensor([0, 1, 255], dtype=torch.uint8), DIGEST),
         Message(1, "figures", torch.tensor(0.1, dtype=torch.float64), DIGEST),
         Message(1, "evaluation", torch.ones(2, 1, 3, 2, dtype=torch.float64) / 3, DIGEST),
         Message(1, "embedding", torch.zeros(0, 128), DIGEST),

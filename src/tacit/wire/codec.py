@@ -52,7 +52,7 @@ KINDS = (
 )  # fmt: skip
 """The kinds of messages. The number on the wire is the place here, so new ones are added at the end."""
 
-DTYPES = (torch.float32, torch.float64, torch.uint8, torch.int64)
+DTYPES = (torch.float32, torch.float64, torch.uint8)
 """The dtypes that may cross a wire; the number on the wire is the place here."""
 
 DIMENSIONS = 4
