@@ -234,7 +234,7 @@ def test_wrong_settings(text, old, new, words):
         (LABEL, "budget = 0.4", ["budget: 0.4 is not between 0.5 and 1"]),
         (LABEL, 'limit = "low"', ["limit", "valid number"]),
         (LABEL, 'on_limit = "wait"', ["on_limit", "pause", "stop"]),
-        (LABEL, 'on_limit = "raise noise"', ["on_limit", "pause", "stop"]),
+        (LABEL, 'on_limit = "louder"', ["on_limit", "pause", "stop"]),
         (LABEL, "limit = 0.6\nrecord.last = 0", ["[record] last: a limit is held by attacks on recorded batches"]),
         (LABEL, "limit = 0.6\nrecord.follow = 0", ["[record] follow: a limit holds over all visits too"]),
         (LABEL, "live.every = -1", ["[live] every"]),

@@ -37,7 +37,11 @@ def test_every_part_is_measured_for_both_parties(small):
     assert watching.holds is False
     attacks, decision, audited = (
         next(result for case, result in results.items() if word in case)
-        for word in ("the gate's attacks on 2 batches and 256", "its decision on 2 batches and 256", "tacit audit of 2 x 1024")
+        for word in (
+            "the gate's attacks on 2 batches and 256",
+            "its decision on 2 batches and 256",
+            "tacit audit of 2 x 1024",
+        )
     )
     assert 0 < attacks.value < decision.value
     assert audited.unit == attacks.unit == decision.unit == "s"

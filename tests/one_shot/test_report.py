@@ -282,8 +282,11 @@ def test_the_doctor_knows_what_an_exchange_needs(reported, monkeypatch, tmp_path
     assert airline["budget"].verdict == "warning", "0.75 of 0.75 is spent"
     assert str(tmp_path) in airline["state outside the folder"].seen
     assert (airport["limit"].verdict, "budget" in airport) == ("ok", False)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert found(reported, "airport")["learner"].verdict == "problem"
+
+
+def test_the_doctor_knows_that_a_learner_of_ones_own_is_missing(companies):
+    companies.set("airport", columns='numeric = ["wind"]', more='learn = { factory = "nothing.py:here" }\n')
+    assert found(companies, "airport")["learner"].verdict == "problem"
 
 
 @pytest.mark.parametrize(
