@@ -126,7 +126,9 @@ class Answers:
         """At home: flip every label. What can't be paid for is an error now."""
         with self._book() as book:
             keys, units = _keys(self.folder, self.contract, self.rows, book)
-            labels = np.where(self.target.known, self._cells(), -1).astype(np.int64)
+            values = self.target.values
+            cells = self.mechanism.cell_of(values) if isinstance(self.mechanism, NumberFlips) else values
+            labels = np.where(self.target.known, cells, -1).astype(np.int64)
             self.asked = Rows(keys[: self.train], units[: self.train], labels[: self.train])
             run_id = common.run_id(self.contract, self.rows)
             self.sent = book.release(run_id, self.asked, self.mechanism, self._terms())
@@ -160,19 +162,6 @@ class Answers:
             definition=self.target.definition, unit=self.contract.exchange.unit, coin_id=table.coin_id or table.ids,
             budget=config.spendable, odds_budget=config.odds_budget, epoch=table.coin_epoch,
         )  # fmt: skip
-
-    def _cells(self) -> NDArray[np.int64] | NDArray[np.float64]:
-        values, exchange = self.target.values, self.contract.exchange
-        if isinstance(self.mechanism, NumberFlips):
-            return self.mechanism.cell_of(values)
-        if self.target.kind == "classes":
-            return values
-        assert exchange.low is not None  # the contract was checked
-        assert exchange.high is not None
-        inside = np.clip(np.nan_to_num(values), exchange.low, exchange.high)
-        step = (exchange.high - exchange.low) / (exchange.cells - 1)
-        cells: NDArray[np.float64] = np.rint((inside - exchange.low) / step)
-        return cells
 
 
 def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
