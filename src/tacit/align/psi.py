@@ -48,7 +48,7 @@ __all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect
 _PROTOCOL = "tacit psi 4"
 _AGREEMENT = b"tacit psi agreement 2"
 _NONCE = 16
-_COMPARED = 100_000  # ids of both that a slow disk sorts and compares in a second, at the least
+_COMPARED = 100_000  # ids of both that a slow machine sorts and compares in a second, at the least
 _HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": str}
 
 

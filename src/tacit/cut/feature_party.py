@@ -87,8 +87,8 @@ class FeatureParty:
         Args:
             rows: the batch.
             channel: to the label party.
-            before: called with the embedding before anything is done to it; it may set other protections, and where it
-                raises, nothing has left and nothing has changed.
+            before: called with the embedding before anything is done to it; where it raises, nothing has left and
+                nothing has changed.
             leaving: called when the embedding is about to be sent; where it raises, nothing is sent.
         """
         if self._open is not None:

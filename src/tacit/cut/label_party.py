@@ -86,8 +86,8 @@ class LabelParty:
         Args:
             rows: the batch, the same for all parties.
             channels: one for each feature party, in the order in which the top takes their embeddings.
-            before: called with the clean gradient and the embedding before anything is done to them; it may set another
-                `protect`, and where it raises, nothing has left and nothing has changed.
+            before: called with the clean gradient and the embedding before anything is done to them; where it raises,
+                nothing has left and nothing has changed.
             leaving: called with what is about to be sent; where it raises, nothing is sent.
 
         Returns:

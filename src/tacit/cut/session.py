@@ -53,7 +53,7 @@ class LabelGuard(Protocol):
     """Stands between a label party and what it sends. Where it raises, nothing leaves and nothing has changed."""
 
     def before(self, task: Task, clean: Tensor, embedding: Tensor, /) -> None:
-        """A gradient is about to be protected; another protection may be set here."""
+        """A gradient is about to be protected."""
 
     def leaving(self, task: Task, sent: Protected | None, /) -> None:
         """A protected gradient is about to leave or, where it is None, figures of an epoch."""
@@ -63,7 +63,7 @@ class FeatureGuard(Protocol):
     """The same for a feature party."""
 
     def before(self, task: Task, embedding: Tensor, /) -> None:
-        """An embedding is about to be protected; other protections may be set here."""
+        """An embedding is about to be protected."""
 
     def leaving(self, task: Task, /) -> None:
         """Embeddings are about to leave."""

@@ -38,7 +38,7 @@ _OLDEST = datetime(2026, 1, 1, tzinfo=UTC)  # no clock that is right shows a tim
 _SLOW = 0.05  # seconds of an fsync, from which on a training waits for its disk
 _TRIES = 5
 _SECONDS = 5.0  # in which the peer answers
-_TRIPS, _LONG = 3, 0.02  # round trips until it has; seconds of one from which on one connection may be slow
+_TRIPS, _LONG = 3, 0.02  # round trips until it has; seconds of one from which on a step waits long
 
 
 @dataclass(frozen=True)
