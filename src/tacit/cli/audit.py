@@ -44,9 +44,9 @@ def audit(  # typer reads each option from a parameter
     Of a run it replays what the party recorded, also while the training goes on: a label party learns what its
     gradients gave away about labels, a feature party what its embeddings gave away about its columns. Of a training in
     one exchange, once it is over, a label party's flips are drawn and measured again beside their certificate, and a
-    feature party's embedding is attacked again as it was before it left. Of anybody
-    else's system it takes the messages from one .npz file, with arrays gradients, labels, ids, embeddings, clean and
-    inputs; --side label judges by embeddings and inputs, without it gradients and labels are needed.
+    feature party's embedding is attacked again as it was before it left. Of anybody else's system it takes the messages
+    from one .npz file, with arrays gradients, labels, ids, embeddings, clean and inputs; --side label judges by
+    embeddings and inputs, without it gradients and labels are needed.
 
     Examples:
 

@@ -56,7 +56,6 @@ def demo(  # typer reads each option from a parameter
     airline sends each label once, flipped by a coin, which is certified; the airport learns from these at home, attacks
     what it is about to send, and sends one number a flight. The airline then trains a model that nobody else sees.
 
-
     --split trains step by step instead: every gradient under noise, attacked while it runs, held under a limit. That is
     a measurement, not a bound, and takes one to two minutes.
 
@@ -83,9 +82,8 @@ def demo(  # typer reads each option from a parameter
             from tacit.lab.one_exchange import run as in_one_exchange
 
             told = in_one_exchange(
-                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label,
-                progress=show,
-            )  # fmt: skip
+                where, rows=rows, seed=seed, width=width, limit=limit, odds=odds, label=label, progress=show
+            )
     document = {"seed": seed, "version": __version__, **told}
     if out is not None:
         (out / "demo.json").write_text(json.dumps(document, indent=2) + "\n")

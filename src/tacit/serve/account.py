@@ -1,9 +1,9 @@
 """What has left for serving, on record before it leaves: most of it without waiting for the disk.
 
 How many rows left is entered in blocks: a line of the run's sealed record makes room for so many, and a service that
-was killed leaves it at that. Of different rows each is entered once, by 16 bytes
-under the party's key: a row that was asked for before, and whose bytes are the same, needs no entry. How much a
-feature party has of both is counted apart from its folder, so that an older copy is known as one.
+was killed leaves it at that. Of different rows each is entered once, by 16 bytes under the party's key: a row that was
+asked for before, and whose bytes are the same, needs no entry. How much a feature party has of both is counted apart
+from its folder, so that an older copy is known as one.
 """
 
 from __future__ import annotations
