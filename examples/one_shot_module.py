@@ -27,8 +27,8 @@ class Day(nn.Module):
         self.day = nn.GRU(KINDS, 32, batch_first=True)
 
     def forward(self, use: Tensor) -> Tensor:
-        """The use of each hour (batch, 24, 3) to units (batch, 32)."""
-        hidden, _ = self.day(use)
+        """The use of all hours (batch, 72) to units (batch, 32)."""
+        hidden, _ = self.day(use.unflatten(1, (HOURS, KINDS)))
         units: Tensor = hidden.mean(1)
         return units
 
@@ -39,7 +39,7 @@ def customers(rows: int) -> tuple[Tensor, Tensor, Tensor]:
     use = torch.randn(rows, HOURS, KINDS, generator=draw)
     owl, debt, luck = torch.randn(3, rows, generator=draw)
     use[:, :6] += 0.4 * owl[:, None, None]
-    return use, debt[:, None], (owl + 0.5 * debt + 0.7 * luck > 1.3).long()
+    return use.flatten(1), debt[:, None], (owl + 0.5 * debt + 0.7 * luck > 1.3).long()
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from tests.views.web.browser.test_page import addresses, go
 SIZES = ((1280, 900), (2560, 1300), (390, 800))  # the last is a phone's
 SPLIT = [
     "1 flights", "2 Over steps", "3 Leak while training runs", "3 How good the model is", "3 What the gate measured",
-    "3 Loss", "3 Strength of the protection", "2 What the gate decided", "2 Every attack, before each epoch",
+    "3 Loss", "2 What the gate decided", "2 Every attack, before each epoch",
     "2 Length of gradients, by class", "3 Before the protection", "3 As they are sent", "2 Pace and journal",
     "3 Throughput", "3 Journal on the disk, MiB", "3 When it stood still", "2 Ledger", "2 Events",
 ]  # fmt: skip
