@@ -16,15 +16,16 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import torch
 from torch import nn
 
 from benchmarks.step import BATCH, ROWS, data, models
+from tacit.align.ids import read_ids
 from tacit.company import split_run
-from tacit.company.align import aligned, store
+from tacit.company.aligned import aligned, store
 from tacit.company.folder import Folder, create
 from tacit.company.train import train
-from tacit.config import Contract
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.models import adam
@@ -88,8 +89,8 @@ def set_up(
             )
         )
         (folder / name / "contract.toml").write_text(_CONTRACT.format(epochs=epochs))
-        where_run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
-        store(where_run, run="bench", id="00", seed=0, digest="00", rows=np.arange(rows))
+        ids = read_ids(pl.DataFrame({"id": np.arange(rows)}), "id")
+        store(Folder(folder / name), ids, np.arange(rows), id="00", seed=0, digest="00", columns=["id"])
     made["label"].trust(folder / "features" / "features.crt")
     made["features"].trust(folder / "label" / "label.crt")
 

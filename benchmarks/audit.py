@@ -22,7 +22,7 @@ from benchmarks.parties import PROTECT, two_processes
 from benchmarks.protect import gradients
 from benchmarks.step import BATCH, data, models
 from tacit.align.batches import Plan, Task
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.audit import audit_files
 from tacit.company.feature_run import FeaturePartyGuard
 from tacit.company.folder import Folder

@@ -108,6 +108,7 @@ _SLOW = (
     "serve/test_serve_http.py::test_the_command_with_a_token",
     "serve/test_serve_versions.py",
     "test_examples.py",
+    "torture/test_changed_tables.py::test_a_row_is_known_by_its_id",
     "torture/",
     "views/report/test_browser.py",
     "views/report/test_frontier.py::test_a_browser",

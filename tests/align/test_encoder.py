@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from datetime import date, datetime
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -29,11 +32,23 @@ def test_any_batches_teach_the_same(cuts, seed):
             "price": noise.normal(1e6, 3.0, 500),
         }
     )
-    edges = sorted([0, 500, *cuts])
-    batches = [(table[a:b], np.arange(a, b)) for a, b in itertools.pairwise(edges)]
+    edges, order = sorted([0, 500, *cuts]), noise.permutation(500)
+    batches = [(table[order[a:b]], order[a:b]) for a, b in itertools.pairwise(edges)]
     found, whole = Encoder.fit_batches(batches, COLUMNS), Encoder.fit(table, COLUMNS, np.arange(500))
-    assert [each.to_list() for each in found.vocabularies] == [each.to_list() for each in whole.vocabularies]
-    assert np.allclose(found.statistics, whole.statistics, rtol=1e-9, atol=0)
+    assert found.to_state() == whole.to_state()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(-1e150, 1e150), min_size=2, max_size=60))
+def test_mean_and_deviation_are_those_of_exact_arithmetic(values):
+    ((mean, spread),) = Encoder.fit(
+        pl.DataFrame({"x": values}), Columns(numeric=("x",)), np.arange(len(values))
+    ).statistics
+    exact = [Fraction(value) for value in values]
+    middle = sum(exact) / len(exact)
+    square = sum((value - middle) ** 2 for value in exact) / len(exact)
+    expected = (float(middle), math.sqrt(square) or 1.0) if len(set(values)) > 1 else (values[0], 1.0)
+    assert (mean, spread) == expected
 
 
 def test_rounding_is_no_spread():
@@ -44,14 +59,15 @@ def test_rounding_is_no_spread():
 
 
 def test_batches_of_nothing_and_of_another_kind():
-    number, text, nothing = (pl.DataFrame({"x": values}) for values in ([3, 3], ["a", None], [None, None]))
+    number, text, nothing = (pl.DataFrame({"x": values}) for values in ([3, 3], ["3", "a", None], [None, None]))
     row = np.arange(2)
     columns = Columns(categorical=("x",))
     fitted = Encoder.fit_batches([(nothing, row), (number, row), (nothing, row)], columns)
-    assert fitted.vocabularies[0].to_list() == [3]
+    assert fitted.vocabularies[0].to_list() == ["3"]
     assert Encoder.fit_batches([], columns).cardinalities == (1,)
-    with pytest.raises(DataError, match="'x' holds values of the kind string after such of the kind integer"):
-        Encoder.fit_batches([(number, row), (text, row)], columns)
+    assert Encoder.fit_batches([(number, row), (text, row)], columns).vocabularies[0].to_list() == ["3", "a"]
+    with pytest.raises(DataError, match="'x' holds String after Int64"):
+        Encoder.fit_batches([(number, row), (text, row)], columns, Coding(by_frequency=True))
 
 
 def test_the_papers_coding():
@@ -107,3 +123,28 @@ def test_a_row_alone_is_encoded_as_among_many(seed, coding):
     alone = [encoder.encode(table[row : row + 1]) for row in range(len(table))]
     assert torch.equal(torch.cat([one.categorical for one in alone]), whole.categorical)
     assert torch.equal(torch.cat([one.numeric for one in alone]), whole.numeric)
+
+
+VALUES = {
+    "whole": [10, 9, None, 2, -1],
+    "real": [10.0, 9.5, None, 1e20, -1.25],
+    "yes": [True, False, None, True, True],
+    "day": [date(2013, 1, 2), date(2012, 5, 1), None, date(2013, 1, 3), date(2011, 1, 1)],
+    "moment": [datetime(2013, 1, 2, 3, 4, 5, 6), None, datetime(2013, 1, 2), datetime(1, 1, 1), datetime(2013, 1, 2)],
+    "text": ["b", "", None, "a\n, b", "Ab"],
+}
+
+
+def test_categories_are_the_same_whatever_file_they_lie_in(tmp_path):
+    table = pl.DataFrame(VALUES)
+    table.write_csv(tmp_path / "table.csv")
+    columns = Columns(categorical=tuple(VALUES))
+    (text,) = blocks(tmp_path / "table.csv", list(VALUES))
+    ours, theirs = (Encoder.fit(one, columns, np.arange(5)) for one in (table, text))
+    assert ours.to_state() == theirs.to_state()
+    assert (ours.encode(text).categorical == theirs.encode(table).categorical).all()
+    codes = dict(zip(VALUES, ours.encode(table).categorical.T.tolist(), strict=True))
+    assert codes["whole"] == [4, 3, 0, 2, 1]  # in the order of the numbers, not of their signs
+    assert codes["real"] == [3, 2, 0, 4, 1]
+    assert codes["day"] == [3, 2, 0, 4, 1]
+    assert codes["text"] == [3, 0, 0, 2, 1]  # an empty text is a missing one, as in a CSV file

@@ -1,7 +1,6 @@
 """What an alignment leaves behind is used as it was written or not at all, and every way out is named."""
 
 import functools
-import json
 import time
 
 import numpy as np
@@ -11,112 +10,17 @@ from tacit._version import __version__
 from tacit.align import psi
 from tacit.align.curve import Engine
 from tacit.align.history import History
-from tacit.company.align import aligned, read, store
+from tacit.company.aligned import aligned, facts_of, pin
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, dial, said_hello
 from tacit.cut.handshake import PROTOCOL, Hello
-from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
+from tacit.errors import DataError, LinkError, RefusedError, UsageError
 from tacit.wire.codec import control
 from tests.at_once import all_of, at_once
 from tests.memory_links import links
 
 REMEDY = "run `tacit align --again` on all sides"
 ROWS = np.random.default_rng(0).permutation(500)
-
-
-@pytest.fixture(name="where")
-def _where(tmp_path):
-    store(tmp_path, run="first", id="ab", seed=2**62, digest="cd", rows=ROWS)
-    return tmp_path
-
-
-def refused(where, name):
-    with pytest.raises(StorageError) as caught:
-        read(where, "first")
-    said = str(caught.value)
-    assert said.startswith(str(where / name)), said
-    assert REMEDY in said
-    return said
-
-
-# --- the two files ---------------------------------------------------------------------------------------------------
-
-
-def test_what_was_stored_is_read_again(where):
-    found = read(where, "first")
-    assert (found.run, found.count, found.id, found.seed, found.digest) == ("first", 500, "ab", 2**62, "cd")
-    assert np.array_equal(found.rows, ROWS)
-
-
-@pytest.mark.parametrize("rows", [np.roll(ROWS, 1), ROWS[:-1], ROWS.astype(np.int32), ROWS[None], ROWS[::-1]])
-def test_other_rows_are_never_used(where, rows):
-    np.save(where / "rows.npy", rows)
-    assert "has changed" in refused(where, "rows.npy")
-
-
-def test_rows_that_are_gone_or_torn(where):
-    content = (where / "rows.npy").read_bytes()
-    (where / "rows.npy").write_bytes(content[:-8])
-    refused(where, "rows.npy")
-    (where / "rows.npy").unlink()
-    assert "No such file" in refused(where, "rows.npy")
-
-
-def test_rows_that_go_wrong_after_the_start_are_no_traceback(where):
-    found = read(where, "first")
-    (where / "rows.npy").write_bytes(b"no numbers")
-    with pytest.raises(StorageError, match="tacit align --again"):
-        _ = found.rows
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": 1},
-        {"count": 499},
-        {"id": "ac"},
-        {"digest": ""},
-        {"rows_sha256": "0" * 64},
-        {"fields_sha256": "0" * 64},
-        {"seed": "1"},
-        {"count": True},
-        {"count": 500.0},
-        {"more": 1},
-        {"id": None},
-    ],
-)
-def test_a_field_that_was_changed(where, change):
-    path = where / "alignment.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    refused(where, "alignment.json")
-
-
-@pytest.mark.parametrize("name", ["run", "count", "id", "seed", "digest", "rows_sha256", "fields_sha256"])
-def test_a_field_that_is_missing(where, name):
-    path = where / "alignment.json"
-    said = json.loads(path.read_text())
-    del said[name]
-    path.write_text(json.dumps(said))
-    assert "does not have the fields" in refused(where, "alignment.json")
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b"{}", b"null", b"[" * 100_000])
-def test_a_file_that_says_nothing(where, content):
-    (where / "alignment.json").write_bytes(content)
-    refused(where, "alignment.json")
-
-
-def test_the_alignment_of_another_run(where):
-    with pytest.raises(StorageError, match=r"is that of the run 'first', not of 'second'.*tacit align --again"):
-        read(where, "second")
-
-
-def test_a_crash_between_the_two_files_leaves_no_alignment(where, monkeypatch):
-    full = lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device"))  # noqa: E731
-    monkeypatch.setattr(np.lib.format, "write_array", full)
-    with pytest.raises(StorageError, match="make room"):
-        store(where, run="first", id="ab", seed=1, digest="cd", rows=ROWS[::-1])
-    refused(where, "alignment.json")
 
 
 # --- aligning again --------------------------------------------------------------------------------------------------
@@ -137,9 +41,9 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     assert np.array_equal(first[0].rows, 59 - first[1].rows)
     assert both(companies) == first, "what is aligned already stays as it is"
 
-    (airline.path / "runs" / "small" / "alignment.json").write_bytes(b"\xff")
-    with pytest.raises(StorageError, match="tacit align --again"):
-        airline.align()
+    facts_of(airline).path.unlink()
+    with pytest.raises(UsageError, match="tacit align --again"):
+        aligned(airline)
     second = both(companies, again=True)
     assert second[0].id == second[1].id != first[0].id
     assert aligned(airline) == second[0]
@@ -151,14 +55,24 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     assert [line.result for line in history.lines()].count("begun") == 2
 
 
-@pytest.mark.parametrize("left", ["begun", "checkpoints/000.safetensors"])
-def test_a_run_that_has_begun_keeps_its_rows(companies, left):
+def test_a_run_that_has_begun_keeps_its_rows(companies):
     airline, _ = companies
-    trace = airline.run_folder(airline.contract) / left
-    trace.parent.mkdir(exist_ok=True)
-    trace.touch()
+    first = both(companies)[0]
+    pin(airline)
     with pytest.raises(UsageError, match=r"'small' has begun, and its rows stay what they are.*another `run`"):
         airline.align(again=True)
+    assert aligned(airline) == first
+
+
+def test_another_run_of_the_same_parties_has_the_same_rows(companies):
+    """Nobody is asked again."""
+    first = both(companies)
+    for company in companies:
+        path = company.path / "contract.toml"
+        path.write_text(path.read_text().replace('run = "small"', 'run = "second"'))
+    second = both(companies)
+    assert [(one.run, one.id) for one in second] == [("second", one.id) for one in first]
+    assert np.array_equal(second[0].rows, first[0].rows)
 
 
 # --- a link that breaks ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from tacit.align import sql as queries
 from tacit.company import doctor
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.company.train import train
 from tacit.errors import DataError, RefusedError, UsageError
@@ -48,7 +48,7 @@ def test_rows_of_a_query_are_those_that_were_aligned_whatever_becomes_of_the_dat
     found = both(companies, Folder.align)[1]
     assert airport.data == airport.path / "runs" / "small" / "table.parquet"
     assert airport.data.stat().st_mode & 0o77 == 0
-    assert {path.name for path in airport.data.parent.iterdir()} >= {"alignment.json", "rows.npy", "table.parquet"}
+    assert {path.name for path in airport.data.parent.iterdir()} >= {"table.parquet"}
     assert not (airport.data.parent / "aligning").exists()
     expected = pl.read_parquet(airline.data)["id"].to_numpy()[aligned(airline).rows]
     assert found.table(airport.data, ["id"])["id"].to_list() == expected.tolist()

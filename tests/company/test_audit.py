@@ -13,7 +13,6 @@ from tacit.audit import standard
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
 from tacit.cli.audit import audit
-from tacit.company.align import store
 from tacit.company.audit import audit_run, find_run
 from tacit.company.folder import Folder
 from tacit.company.train import train
@@ -21,6 +20,7 @@ from tacit.company.verdict import Missing, input_leaks_of, leaks_of, not_tested,
 from tacit.contracts import Estimate
 from tacit.errors import UsageError
 from tacit.wire.record import RecordedRun
+from tests.companies import align_rows
 
 RUN = "small"
 
@@ -45,7 +45,7 @@ def _ready(companies, monkeypatch):
         )
         folder = Folder(company.path)
         own = rows if folder.config.role == "label" else 59 - rows
-        store(folder.run_folder(folder.contract), run=RUN, id="00", seed=1, digest="00", rows=own)
+        align_rows(folder, own, id="00", seed=1, digest="00")
     return [company.path for company in companies]
 
 

@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 
 from tacit.align.batches import Plan
 from tacit.company import seals
-from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
@@ -23,6 +22,7 @@ from tacit.errors import LimitError, StorageError, UsageError
 from tacit.serve.halves import load_scorer
 from tacit.views.report.document import Leak, Report, Subject, Worst
 from tacit.views.report.rendering import read
+from tests.companies import align_rows
 
 
 def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
@@ -48,7 +48,7 @@ def _parties(companies):
     for company in companies:
         folder = Folder(company.path)
         where = folder.run_folder(folder.contract)
-        rows = store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
+        rows = align_rows(folder, np.arange(60), id="00", seed=1, digest="00")
         plan = Plan(60, folder.contract.batch_size, folder.contract.epochs, 1, folder.contract.test_share)
         label = folder.config.role == "label"
         model = (

@@ -9,7 +9,7 @@ from torch import nn
 
 import tacit
 from tacit.align.batches import Plan
-from tacit.company.align import aligned, store
+from tacit.company.aligned import aligned
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.label_run import build_label_party
@@ -17,6 +17,7 @@ from tacit.cut.durable import Durable
 from tacit.errors import RefusedError, UsageError
 from tacit.wire.checkpoint import Checkpoints
 from tacit.wire.journal import Journal
+from tests.companies import align_rows
 
 COUNT = 60
 
@@ -56,7 +57,7 @@ def own_party(*, top=None, features=1.0, optimizer=None, protect=None, **more):
 def _ready(companies):
     """The airline with something aligned."""
     airline, _ = companies
-    store(airline.run_folder(airline.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    align_rows(airline, np.arange(COUNT), id="ab", seed=1, digest="cd")
     return airline
 
 
@@ -94,7 +95,7 @@ def test_a_party_of_ones_own(ready, change, names):
 
 def test_a_half_from_python_that_does_not_fit_the_contract_is_refused_before_anything_is_sent(companies):
     for folder in companies:
-        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+        align_rows(folder, np.arange(COUNT), id="ab", seed=1, digest="cd")
     airline, airport = companies
     bottom = nn.Linear(1, 7)
     wide = tacit.FeatureParty(
@@ -109,7 +110,7 @@ def test_a_half_from_python_that_does_not_fit_the_contract_is_refused_before_any
 def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
     airline, airport = companies
     for folder in companies:
-        store(folder.run_folder(folder.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+        align_rows(folder, np.arange(COUNT), id="ab", seed=1, digest="cd")
     settings = (airport.path / "party.toml").read_text()
     promised = 'protect.embedding = [{ name = "gaussian", snr = 4.0 }]'
     (airport.path / "party.toml").write_text(settings.replace("protect.embedding = []", promised))
@@ -132,7 +133,7 @@ def test_a_party_from_python_does_at_least_what_its_settings_promise(companies):
 
 def test_a_class_of_another_file_is_not_the_protection_that_it_says_it_is(companies):
     airline, _ = companies
-    store(airline.run_folder(airline.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    align_rows(airline, np.arange(COUNT), id="ab", seed=1, digest="cd")
     contract = (airline.path / "contract.toml").read_text()
     least = 'minimum.gradient = { name = "marvell", scale = 4.0 }'
     (airline.path / "contract.toml").write_text(contract.replace('minimum.gradient.name = "none"', least))
@@ -204,7 +205,7 @@ def test_a_changed_rate_is_refused_by_its_name(ready, tmp_path):
 
 def test_checkpoints_may_be_made_at_other_turns_when_a_run_goes_on(companies):
     _, airport = companies
-    store(airport.run_folder(airport.contract), run="small", id="ab", seed=1, digest="cd", rows=np.arange(COUNT))
+    align_rows(airport, np.arange(COUNT), id="ab", seed=1, digest="cd")
     before, settings = guard(airport), airport.path / "party.toml"
     settings.write_text(settings.read_text().replace("threads = 1", "threads = 1\ntraining.checkpoint_every = 77"))
     assert differ(before, guard(airport)) == set()

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company.align import store
 from tacit.company.folder import create
-from tacit.config import Contract
+from tests.companies import align_rows
 from tests.torture.world import free_port
 
 CONTRACT = """
@@ -68,8 +67,7 @@ def prepared(folder, rows):
             + ("" if label else "protect.embedding = []\n")
             + "training = { threads = 1, checkpoint_every = 50 }\nmodel = { name = 'wide_deep', layers = 1 }\n"
         )
-        run = made[name].run_folder(Contract.load(folder / name / "contract.toml"))
-        store(run, run="memory", id="00", seed=1, digest="00", rows=np.argsort(order))
+        align_rows(made[name], np.argsort(order))
     made["label"].trust(folder / "features" / "features.crt")
     made["features"].trust(folder / "label" / "label.crt")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.company.align import store
 from tacit.company.audit import audit_run
 from tacit.company.folder import Folder
 from tacit.company.run_record import overrides
 from tacit.company.train import train
 from tacit.errors import LinkError, StorageError, UsageError
+from tests.companies import align_rows
 
 
 @pytest.fixture(name="state")
@@ -26,9 +26,8 @@ def _state(tmp_path, monkeypatch):
 def _trained(companies, state, tmp_path):
     """The airline's folder after a training, and a backup of it from before."""
     for company in companies:
-        where = company.run_folder(company.contract)
         own = np.arange(60) if company.config.role == "label" else 59 - np.arange(60)
-        store(where, run=company.contract.run, id="00", seed=1, digest="00", rows=own)
+        align_rows(company, own, id="00", seed=1, digest="00")
     path = companies[0].path
     shutil.copytree(path, tmp_path / "backup")
     with ThreadPoolExecutor(2) as pool:
@@ -58,7 +57,7 @@ def test_an_older_copy_without_the_run_begins_no_other_run_before_its_ledger_is_
     contract = trained / "contract.toml"
     contract.write_text(contract.read_text().replace('run = "small"', 'run = "another"'))
     folder = Folder(trained)
-    store(folder.run_folder(folder.contract), run="another", id="01", seed=2, digest="01", rows=np.arange(60))
+    align_rows(folder, np.arange(60), id="01", seed=2, digest="01")
     for _ in range(2):
         with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
             train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))

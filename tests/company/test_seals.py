@@ -11,7 +11,6 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.company import seals
-from tacit.company.align import store
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
@@ -20,6 +19,7 @@ from tacit.company.run_record import overrides
 from tacit.errors import LimitError, StorageError
 from tacit.views.report.document import Leak, Report, Subject, Worst
 from tacit.views.report.rendering import write
+from tests.companies import align_rows
 
 FIGURES = {"attack": "norm", "value": 0.75, "low": 0.72, "high": 0.78}
 BROKEN = Report(
@@ -38,7 +38,7 @@ def _run(companies):
     """A party's run that is over and has broken its limit of 0.6."""
     folder = Folder(companies[0].path)
     where = folder.run_folder(folder.contract)
-    store(where, run=folder.contract.run, id="00", seed=1, digest="00", rows=np.arange(60))
+    align_rows(folder, np.arange(60), id="00", seed=1, digest="00")
     save_file({"weight": torch.zeros(1)}, where / "model.safetensors")
     for name in (GATE, OVERRIDES):
         seals.begin(where / name)

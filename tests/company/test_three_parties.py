@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from tacit.audit import standard
 from tacit.company.align import align
+from tacit.company.aligned import aligned as of_alignment
 from tacit.company.audit import audit_run
 from tacit.company.folder import create
 from tacit.company.train import train
@@ -140,7 +141,7 @@ def test_three_companies_align_train_and_predict(parties, monkeypatch, tmp_path)
             pl.read_parquet(file) if file.suffix == ".parquet" else
             pl.read_csv(file, separator="\t" if file.suffix == ".tsv" else ",")
         )  # fmt: skip
-        rows[name] = table["number"].to_numpy()[np.load(folder / "runs" / "flights" / "rows.npy")]
+        rows[name] = table["number"].to_numpy()[of_alignment(folder).rows]
     assert np.array_equal(rows["bank"], rows["phone"])
     assert np.array_equal(rows["bank"], rows["shop"])
 

@@ -118,8 +118,8 @@ class Companies:
             futures = {name: pool.submit(one, name) for name in names}
             return {name: future.result(timeout=patience) for name, future in futures.items()}
 
-    def align(self):
-        found = self.together(lambda name, waiting: align(self.folder(name), waiting=waiting))
+    def align(self, *, again=False):
+        found = self.together(lambda name, waiting: align(self.folder(name), again=again, waiting=waiting))
         assert not [one for one in found.values() if isinstance(one, Exception)], found
 
     def train(self):

@@ -29,6 +29,9 @@ def rows_of(count, first=0, per_unit=1):
     return Rows(keys, keys if per_unit == 1 else units, (number % 3 == 0).astype(np.int64))
 
 
+HALVES = slice(2500), slice(2500, None)
+
+
 @pytest.fixture(name="book")
 def _book(tmp_path):
     book = open_book(tmp_path, SECRET)
@@ -74,29 +77,61 @@ def test_rows_of_one_unit_are_charged_together(book):
     assert (charge.units, charge.auc) == (30, flips(0.6).loss().times(3).auc())
     with pytest.raises(UsageError, match="unit = person before"):
         release(book, "b", rows_of(90), flips(0.6))
-    with pytest.raises(UsageError, match="another unit"):
-        release(book, "c", rows_of(90, per_unit=2), flips(0.6), unit="person")
 
 
-def test_a_budget_is_kept_and_nothing_is_entered_where_it_would_be_passed(book):
-    rows = rows_of(50)
-    release(book, "a", rows, flips(0.6), budget=0.65)
-    with pytest.raises(UsageError, match=r"budget = 0.65.*50 of the units"):
-        release(book, "b", rows, flips(0.7), budget=0.65)
-    with pytest.raises(UsageError, match=r"odds_budget = 2.*odds"):
-        release(book, "b", rows, flips(0.7), odds_budget=2.0)
-    assert [one.run for one in book.summary().releases] == ["r"]
-    assert book.summary().auc == flips(0.6).auc
-    release(book, "b", rows_of(50, first=50), flips(0.6), budget=0.65)
-    assert book.summary().labels == 100
+@pytest.mark.parametrize("limits", [{"budget": 0.65}, {"odds_budget": 2.0}])
+def test_what_a_budget_has_no_room_for_is_sent_as_it_was_paid_before(book, limits):
+    rows = rows_of(5000)
+    known, fresh = (Rows(rows.keys[part], rows.units[part], rows.labels[part]) for part in HALVES)
+    before = release(book, "a", known, flips(0.6), **limits)
+    sent = release(book, "b", rows, flips(0.7), **limits)
+    assert np.array_equal(sent[HALVES[0]], before), "what was paid for, and no more"
+    assert book.unpaid("a") == 0
+    assert book.unpaid("b") == 5000
+    assert book.summary().auc == flips(0.6).auc, "nothing was charged"
+    # of the others nothing was paid: what is sent of them hangs on no label
+    other = open_book(book.path.parent / "other", SECRET)
+    release(other, "a", known, flips(0.6), **limits)
+    turned = Rows(rows.keys, rows.units, np.where(np.arange(5000) < 2500, rows.labels, 1 - rows.labels))
+    assert np.array_equal(release(other, "b", turned, flips(0.7), **limits), sent)
+    assert {charge.units for charge in book.summary().charges} == {2500}
+    # for good, whatever budget there is later
+    assert np.array_equal(release(book, "c", rows, flips(0.7)), sent)
+    turned = Rows(fresh.keys, fresh.units, 1 - fresh.labels)
+    assert np.array_equal(release(book, "d", fresh, flips(0.9)), release(other, "d", turned, flips(0.9)))
+    assert np.array_equal(release(book, "e", known, flips(0.6)), before)
+    assert book.check().releases == 5
 
 
-def test_one_run_has_one_mechanism_and_one_set_of_rows(book):
-    release(book, "a", rows_of(50), flips(0.6))
+def test_only_units_that_have_no_room_go_without(book):
+    """A unit is sent as before with all of its rows; what others cost is charged."""
+    rows = rows_of(3000, per_unit=2)
+    first = Rows(*(each[:1001] for each in (rows.keys, rows.units, rows.labels)))
+    limits = {"budget": flips(0.6).loss().times(2).auc(), "unit": "person"}
+    before = release(book, "a", first, flips(0.6), **limits)
+    sent = release(book, "b", rows, flips(0.62), **limits)
+    assert book.unpaid("b") == 3000, "two rows at 0.62 are more than there is room for"
+    assert np.array_equal(sent[:1001], before)
+    assert book.check().releases == 2
+
+
+def test_rows_that_there_is_room_for_are_charged_beside_others(book):
+    rows, rare = rows_of(3000), flips(0.6, 7.4, rare="positive")
+    first = Rows(*(each[:1000] for each in (rows.keys, rows.units, rows.labels)))
+    release(book, "a", first, rare)
+    sent = release(book, "b", rows, flips(0.6), budget=rare.auc + 0.001)
+    assert book.unpaid("b") == 1000
+    expected = release(open_book(book.path.parent / "other", SECRET), "b", rows, flips(0.6))
+    assert np.array_equal(sent[1000:], expected[1000:])
+    assert sorted(charge.units for charge in book.summary().charges) == [1000, 2000]
+    assert book.check().releases == 2
+
+
+def test_one_run_has_one_mechanism_and_one_answer(book):
+    sent = release(book, "a", rows_of(50), flips(0.6))
     with pytest.raises(UsageError, match="another mechanism"):
         release(book, "a", rows_of(50), flips(0.61))
-    with pytest.raises(UsageError, match="other rows"):
-        release(book, "a", rows_of(50, first=1), flips(0.6))
+    assert np.array_equal(release(book, "a", rows_of(50, first=1), flips(0.6)), sent), "whatever rows are called now"
 
 
 def test_another_secret_is_refused(book, tmp_path):
@@ -137,9 +172,16 @@ def test_a_book_knows_rows_by_one_coin_id_for_good(book):
 def test_a_row_has_one_unit_under_all_coins(book):
     release(book, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
     rows = rows_of(90, per_unit=3)
-    moved = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels)
-    with pytest.raises(UsageError, match="87 rows were released under another unit"):
-        release(book, "b", moved, flips(0.6, 7.4, rare="positive"), unit="person")
+    moved, rare = Rows(rows.keys, np.roll(rows.units, 1, axis=1), rows.labels), flips(0.6, 7.4, rare="positive")
+    before = book.summary().charges
+    sent = release(book, "b", moved, rare, unit="person")
+    assert book.unpaid("b") == 87, "three have no unit but 0"
+    assert sum(charge.units for charge in book.summary().charges) == before[0].units
+    turned = Rows(moved.keys, moved.units, 1 - moved.labels)
+    other = open_book(book.path.parent / "other", SECRET)
+    release(other, "a", rows_of(90, per_unit=3), flips(0.6), unit="person")
+    assert (release(other, "b", turned, rare, unit="person") != sent).sum() <= 3, "nothing of their labels is sent"
+    assert book.check().releases == 2
 
 
 def test_only_its_owner_can_read_a_book(book, tmp_path):

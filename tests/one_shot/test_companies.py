@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tacit.company import one_shot_label
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.one_shot_common import every_row, own_inputs
 from tacit.company.one_shot_features import _row_keys
 from tacit.company.train import train_one_shot
@@ -96,7 +96,7 @@ def test_another_run_and_another_partner_get_the_same_bits(tmp_path):
 
 
 def _ids(companies, name, run):
-    rows = np.load(companies.run(name, run) / "rows.npy")[:1200]
+    rows = aligned(companies.folder(name)).rows[:1200]
     return pl.read_parquet(companies.path / name / "data.parquet")["id"].to_numpy()[rows].tolist()
 
 
@@ -154,7 +154,7 @@ def test_a_table_that_changes_while_its_party_learns_keeps_everything_at_home(tm
 
     found = companies.together(act)["airport"]
     assert isinstance(found, DataError)
-    assert "was changed while this run learnt from it" in str(found)
+    assert "was changed while it was read" in str(found)
     assert not Shipments(tmp_path / "airport" / "embeddings").all()
 
 
@@ -209,14 +209,14 @@ LABEL = 'label = "late", numeric = ["plane"]'
         ("limit = 0.75", 'label = "how"', "classes = 3", UsageError, "odds must be set"),
         ("limit = 0.75\nbudget = 0.7", LABEL, "", UsageError, "budget = 0.7"),
         ("limit = 0.75\nodds_budget = 2.0", LABEL, "", UsageError, "odds_budget = 2"),
-        ("limit = 0.75", LABEL + ', coin_id = ["person"]', "", DataError, "coin_id.*same id"),
+        ("limit = 0.75", LABEL + ', coin_id = ["person"]', "", DataError, "coin_id.*have the same"),
         ("limit = 0.75", LABEL, 'unit = "nobody"', DataError, "nobody"),
     ],
 )
 def test_bad_input_is_one_clear_error_and_nothing_leaves(companies, limits, columns, exchange, kind, match):
+    companies.align()
     companies.agree(exchange)
     companies.set("airline", limits=limits, columns=columns)
-    companies.align()
     airline_refuses(companies, kind, match)
 
 

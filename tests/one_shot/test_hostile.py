@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tacit.company import departures, one_shot_label
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.run_record import overrides
 from tacit.company.train import train_one_shot
 from tacit.errors import LabelsError, StorageError, UsageError

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from tacit.cli import main
-from tacit.company.align import store
+from tacit.company.folder import Folder
+from tests.companies import align_rows
 from tests.one_shot.companies import Companies, table
 from tests.serve.files import copied
 from tests.torture.workers import state_of
@@ -52,9 +53,7 @@ class Place:
     def __init__(self, path):
         self.path, self.companies = path, Companies(path, table(ROWS))
         for name in ("airline", "airport"):
-            where = path / name / "runs" / "small"
-            where.mkdir(mode=0o700)
-            store(where, run="small", id="a" * 32, seed=3, digest="b" * 64, rows=np.arange(ROWS))
+            align_rows(Folder(path / name), np.arange(ROWS), id="a" * 32, seed=3, digest="b" * 64)
 
     def own(self, limits="limit = 0.75", columns=OWN, more="", exchange="", width=2):
         """The airline trains, with these settings and this contract."""
@@ -158,11 +157,11 @@ BEFORE = {
     ),
     "a coin_id that is not unique": (
         lambda p: p.own(columns=OWN + ', coin_id = ["person"]'),
-        ["coin_id = ['person']", "same id", "make them unique", "party.toml"],
+        ["coin_id = ['person']", "have the same", "party.toml"],
     ),
     "a coin_id that is no column": (
         lambda p: p.own(columns=OWN + ', coin_id = ["flight"]'),
-        ["coin_id", "no column 'flight'", "correct the names"],
+        ["no column 'flight'", "correct the names"],
     ),
     # what learns at home, before anything is paid for
     "a head of one's own that is not there": (
@@ -295,7 +294,7 @@ AFTER = {
         changed("airline/party.toml", 'numeric = ["plane"]', 'numeric = ["plane", "delay"]'),
         ["party.toml names other columns", "put categorical, numeric and flagged back"],
     ),
-    "another secret": (another_secret(TRAIN), ["book.sqlite", "another keys/secret", "bring that secret back"]),
+    "another secret": (another_secret(TRAIN), ["facts.sqlite", "another keys/secret", "bring that secret back"]),
     "a check under another secret": (
         another_secret("ledger {}/airline --check"),
         ["another keys/secret", "bring that secret back"],

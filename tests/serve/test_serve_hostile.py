@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tacit.align.ids import hash_of
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello, server
 from tacit.contracts import Message

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tacit.align.directory import Directory
 from tacit.align.ids import read_ids
 from tacit.errors import DataError
-from tacit.serve.tokens import Directory, TokenTable, tokens_of
+from tacit.serve.tokens import TokenTable, tokens_of
 
 KEY = b"k" * 32
 

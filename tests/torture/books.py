@@ -6,11 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.align.batches import Plan
-from tacit.company.align import read
+from tacit.company.aligned import aligned
+from tacit.company.folder import Folder
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.log import Reader
 from tacit.ledger.run import ANSWERS
-from tests.torture.world import FEATURES, LABEL, PARTIES, RUN, Size, Training, check
+from tests.torture.world import FEATURES, LABEL, PARTIES, Size, Training, check
 
 __all__ = ["check_ledgers", "counted"]
 
@@ -50,8 +51,8 @@ def counted(training: Training, name: str, size: Size) -> Counter[int]:
 
     A feature party's requests are not watched; each must have been made for the label party's answers to be there.
     """
-    aligned = read(training.run_folder(name), RUN)
-    plan = Plan(aligned.count, size.batch_size, size.epochs, aligned.seed, _TEST_SHARE)
+    rows = aligned(Folder(training.party(name)))
+    plan = Plan(rows.count, size.batch_size, size.epochs, rows.seed, _TEST_SHARE)
     sent = training.answers()
     found: Counter[int] = Counter()
     steps = {"train": 0, "evaluate": 0}

@@ -16,7 +16,7 @@ from typing import Any, Self
 import torch
 
 from tacit._version import __version__
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial, training_limits
 from tacit.config import Contract

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from tacit.align.batches import Plan, digest
-from tacit.company.align import store
+from tacit.company.folder import Folder
 from tacit.contracts import Event
 from tacit.ledger.ledger import Ledger
 from tacit.ledger.run import Run
+from tests.companies import align_rows
 from tests.torture.books import check_ledgers
 from tests.torture.world import FEATURES, PARTIES, RUN, Size, TrialError
 
@@ -38,7 +39,7 @@ def entered(folder, name, *, steps=10**9, power=1.0):
     """A party's folder with an alignment and a ledger of its messages, as far as they are in it."""
     where = folder / name / "runs" / RUN
     where.mkdir(parents=True, exist_ok=True)
-    store(where, run=RUN, id="a", seed=5, digest="d", rows=np.arange(200))
+    align_rows(Folder(folder / name), np.arange(200), id="a", seed=5, digest="d")
     role = "features" if name == FEATURES else "label"
     run = Run(
         name=RUN, contract="c", alignment="a", role=role, count=200, batch_size=16, epochs=2, seed=5, test_share=0.2

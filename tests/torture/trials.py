@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import UsageError
-from tests.torture import network
+from tests.torture import changed_tables, network
 from tests.torture.bench import Bench, Progress, Result
 from tests.torture.damage import DAMAGE
 from tests.torture.kills import kills, last_turn, ledger, plain_command
@@ -60,6 +60,15 @@ class Outcome:
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _changed_tables(bench: Bench) -> Result:
+    """Every change of a table on each side, for each way to train and each use of it."""
+    world, cases = changed_tables.World(bench.processes, bench.folder / "tables"), list(changed_tables.every())
+    for done, case in enumerate(cases):
+        bench.progress("changed tables", done, len(cases))
+        changed_tables.look(world, *case)
+    return Result(f"{len(cases)} cases: each row is known by its id", {"cases": len(cases)})
+
+
 def _one_exchange(bench: Bench) -> Result:
     """Of a training that has nothing to do with the bench's own."""
     wanted = bench.one_shot_kills
@@ -88,6 +97,7 @@ TRIALS: dict[str, Trial] = {
     "2% of packets lost": Trial("network", network.lossy, long=True),
     "connections that break and stall": Trial("network", network.broken_again_and_again),
     "connection flood": Trial("network", network.flooded),
+    "changed tables": Trial("processes", _changed_tables, long=True),
     **{name: Trial("refusals", act) for name, act in REFUSALS.items()},
     **{name: Trial("disk", act) for name, act in DAMAGE.items()},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -13,15 +14,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
-# Values are compared as one of these four kinds, so that a table reads alike whatever width its integers are stored in.
-KINDS: dict[str, type[pl.DataType]] = {
-    "integer": pl.Int64,
-    "boolean": pl.Boolean,
-    "float": pl.Float64,
-    "string": pl.String,
-}
-
 _PENDING = 1 << 20  # different values that wait to be counted together, at least
+_ALL = 1 << 16  # values whose parts are added up at once: sums of so many are exact in floats
 
 Scaling = Literal["range", "standard"]
 """How numbers are scaled: to [0, 1] with 0 for a missing one, as in the papers, or to mean 0 and variance 1."""
@@ -79,23 +73,25 @@ def require(table: pl.DataFrame, names: Sequence[str]) -> None:
         )
 
 
-def kind_of(column: pl.Series) -> str:
-    """As what its values are compared; dates and all others by their spelling."""
-    if column.dtype == pl.Boolean:
-        return "boolean"
+def values_of(column: pl.Series, coding: Coding) -> pl.Series:
+    """A categorical column as it is compared; an empty text and a NaN are missing values.
+
+    Companies' values are compared by their spelling, so that a table reads alike in whatever format it is stored.
+    """
+    if coding.by_frequency and column.dtype.is_integer():
+        return column.cast(pl.Int64)
+    return spelled(column)
+
+
+def spelled(column: pl.Series) -> pl.Series:
+    """A column as the text that a CSV file has of it."""
     if column.dtype.is_float():
-        return "float"
-    wide = (pl.UInt64, pl.Int128, pl.UInt128)  # may not fit
-    return "integer" if column.dtype.is_integer() and column.dtype not in wide else "string"
-
-
-def values_of(column: pl.Series) -> pl.Series:
-    """A categorical column as one of the four kinds; a NaN is a missing value."""
+        column = column.fill_nan(None)
     try:
-        values = column.cast(KINDS[kind_of(column)])
+        text = column.dt.to_string("iso:strict") if column.dtype.is_temporal() else column.cast(pl.String)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"the column {column.name!r} of {column.dtype} can't be used as categories: {error}") from None
-    return values.fill_nan(None) if values.dtype == pl.Float64 else values
+    return text.set(text == "", None) if column.dtype == pl.String else text
 
 
 def numbers(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]] | None) -> list[NDArray[np.float64]]:
@@ -143,20 +139,20 @@ class Vocabulary:
     """How often each value of one column was seen, as far as its rows have come."""
 
     name: str
+    coding: Coding
     dtype: pl.DataType = field(default_factory=pl.String)
     counts: list[pl.DataFrame] = field(default_factory=list)  # those counted together first, then single batches
     waiting: int = 0  # rows of the single batches
 
     def add(self, column: pl.Series) -> None:
-        values = values_of(column).drop_nulls()
-        if not self.counts:
-            self.dtype = values.dtype
+        values = values_of(column, self.coding).drop_nulls()
         if not len(values):
             return
+        if not self.counts:
+            self.dtype = values.dtype
         if values.dtype != self.dtype:
             raise DataError(
-                f"the column {self.name!r} holds values of the kind {kind_of(values)} after such of the kind "
-                f"{kind_of(pl.Series(dtype=self.dtype))}: convert it to one of them"
+                f"the column {self.name!r} holds {values.dtype} after {self.dtype}: convert it to one of them"
             )
         self.counts.append(values.alias("value").value_counts(name="count"))
         self.waiting += len(self.counts[-1])
@@ -167,56 +163,105 @@ class Vocabulary:
         nothing = pl.DataFrame(schema={"value": self.dtype, "count": pl.UInt32})
         return pl.concat([nothing, *self.counts]).group_by("value").agg(pl.col("count").sum())
 
-    def learnt(self, coding: Coding) -> tuple[pl.Series, NDArray[np.int32]]:
-        """The values that were seen often enough, sorted, and the place of each by falling frequency.
+    def learnt(self) -> tuple[pl.Series, NDArray[np.int32]]:
+        """The values that were seen often enough, sorted, and the rank of each: by falling frequency, or its own order.
 
         Of equally frequent ones the smaller comes first.
         """
-        kept = self._together().filter(pl.col("count") >= coding.min_count).sort("value")
+        kept = self._together().filter(pl.col("count") >= self.coding.min_count).sort("value")
+        values = kept["value"].rechunk().alias(self.name)
+        if not self.coding.by_frequency:
+            return values, natural_ranks(values)
         order = np.argsort(-kept["count"].to_numpy().astype(np.int64), kind="stable")
-        ranks = np.empty(len(kept), np.int32)
-        ranks[order] = np.arange(len(kept), dtype=np.int32)
-        return kept["value"].rechunk().alias(self.name), ranks
+        return values, _ranked(order)
+
+
+def natural_ranks(values: pl.Series) -> NDArray[np.int32]:
+    """The rank of each of these sorted spellings: that of its number where all are numbers, else its own place.
+
+    >>> natural_ranks(pl.Series(["10", "2.5", "9"])).tolist()
+    [2, 0, 1]
+    """
+    if values.dtype != pl.String:
+        return np.arange(len(values), dtype=np.int32)
+    measured = values.cast(pl.Float64, strict=False)
+    if measured.is_nan().any() or measured.null_count():
+        return np.arange(len(values), dtype=np.int32)
+    return _ranked(np.argsort(measured.to_numpy(), kind="stable"))
+
+
+def _ranked(order: NDArray[np.intp]) -> NDArray[np.int32]:
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    return ranks
 
 
 @dataclass
 class Moments:
-    """Range, mean and variance of one column of numbers, as far as its rows have come."""
+    """Range, mean and variance of one column of numbers, as far as its rows have come.
+
+    Sums are exact, so that they are the same in whatever order the rows come.
+    """
 
     name: str
     scaling: Scaling
     count: int = 0
-    mean: float = 0.0
-    variance: float = 0.0
     low: float = math.inf
     high: float = -math.inf
+    total: dict[int, int] = field(default_factory=dict)  # of the values: by exponent of two a whole number
+    squares: dict[int, int] = field(default_factory=dict)  # of their squares
 
     def add(self, values: NDArray[np.float64]) -> None:
         seen = np.nan_to_num(values, nan=0.0) if self.scaling == "range" else values[~np.isnan(values)]
         if not len(seen):
             return
         self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean, variance = float(seen.mean()), float(seen.var())
-        if not self.count:  # to the last bit what all rows at once give, where they come at once
-            self.count, self.mean, self.variance = len(seen), mean, variance
-            return
         self.count += len(seen)
-        share, gap = len(seen) / self.count, mean - self.mean
-        self.variance += share * (variance - self.variance) + share * (1 - share) * gap * gap
-        self.mean += share * gap
+        for start in range(0, len(seen) if self.scaling == "standard" else 0, _ALL):
+            self._sum(seen[start : start + _ALL])
+
+    def _sum(self, values: NDArray[np.float64]) -> None:
+        """Add whole numbers of 53 bits, cut into three parts: sums of parts and of their products stay below 2**53."""
+        mantissas, exponents = np.frexp(values)
+        whole = np.ldexp(mantissas, 53).astype(np.int64)
+        first = int(exponents.min())
+        at = exponents - first
+        parts = [part.astype(np.float64) for part in (whole >> 36, (whole >> 18) & 0x3FFFF, whole & 0x3FFFF)]
+        high, middle, low = parts
+        of_squares = (high * high, 2 * high * middle, 2 * high * low + middle * middle, 2 * middle * low, low * low)
+        for sums, terms, step in ((self.total, parts, 1), (self.squares, of_squares, 2)):
+            shifts = range(18 * (len(terms) - 1), -1, -18)
+            for term, shift in zip(terms, shifts, strict=True):
+                by_exponent = np.bincount(at, term)
+                for place in np.flatnonzero(by_exponent).tolist():
+                    exponent = step * (first + place - 53) + shift
+                    sums[exponent] = sums.get(exponent, 0) + int(by_exponent[place])
 
     def learnt(self) -> tuple[float, float]:
         """What is subtracted and what divides then; a column without spread keeps its unit, or its range is all 0."""
         if not self.count:
             return 0.0, 1.0
-        if self.low == self.high:  # the rounding of a sum must not pass for a spread
+        if self.low == self.high:
             return self.low, math.inf if self.scaling == "range" else 1.0
-        shift, spread = self.mean, math.sqrt(self.variance) or 1.0
         if self.scaling == "range":
             shift, spread = self.low, self.high - self.low
+        else:
+            mean = _added(self.total) / self.count
+            shift, spread = float(mean), _root(_added(self.squares) / self.count - mean * mean)
         if not math.isfinite(shift) or not math.isfinite(spread):
             raise DataError(
                 f"the numbers of the column {self.name!r} are too large to be standardised: scale them down"
             )
         return shift, spread
+
+
+def _added(sums: dict[int, int]) -> Fraction:
+    return sum((Fraction(value) * Fraction(2) ** exponent for exponent, value in sums.items()), Fraction(0))
+
+
+def _root(square: Fraction) -> float:
+    """The square root; 1 where the floats have none, infinite where it is too large for them."""
+    try:
+        return math.sqrt(square) or 1.0
+    except OverflowError:
+        return math.inf

@@ -77,13 +77,13 @@ def prepare(
     """A party's inputs and labels in the common order, from the cache in a folder or made there.
 
     Memory grows with the vocabularies, not with the number of rows; a CSV file takes a few hundred MB more than a
-    Parquet file, since it is read ahead. The statistics of numbers are summed up block by block, so they agree with
-    `Encoder.fit` to about nine digits, not to the last bit; the same rows of the same content always give the same
-    bits, however the file is laid out.
+    Parquet file, since it is read ahead. The same rows of the same content always give the same bits, wherever they
+    stand in the file and whatever its format.
 
     Args:
         source: a `.parquet`, `.csv` or `.tsv` file with a header.
-        rows: row numbers in the source, each once, in the common order; may be a memory map.
+        rows: row numbers in the source, each once, in the common order; may be a memory map. Of a row -1, which the
+            source no longer has, all values are missing.
         columns: which columns to use, and how.
         folder: of the cache, which belongs to it alone.
         train: how many of the rows, the first ones, are for training: the encoder learns from them alone.
@@ -120,15 +120,17 @@ def prepare(
         if found is not None:
             return found
         with emptied(folder):
-            places = _places(folder, rows)
-            making = Making(str(source), facts, read, places, len(rows), train, columns, label, loss, progress)
+            places, gone = _places(folder, rows), np.flatnonzero(rows < 0)
+            making = Making(
+                str(source), facts, read, places, len(rows), train, columns, label, loss, progress, gone=gone
+            )
             return making.make(folder)
 
 
 def _rows_digest(rows: NDArray[np.int64]) -> str:
     found = hashlib.sha256()
     for some in pieces(rows):
-        if some.min() < 0:
+        if some.min() < -1:
             raise UsageError(f"row number {some.min()} in the common order: rows are counted from 0")
         found.update(some.tobytes())
     return found.hexdigest()
@@ -138,7 +140,8 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each row of the source its place in the common order; a row that has two is refused."""
     places, start = places_in(folder / "places.new", rows), 1
     for some in pieces(rows):
-        twice = some[places[some] != np.arange(start, start + len(some))]
+        there = some >= 0
+        twice = some[there][places[some[there]] != (start + np.flatnonzero(there))]
         if len(twice):
             raise UsageError(f"row {twice[0]} is twice in the common order: a row has one place; align again")
         start += len(some)
@@ -182,6 +185,8 @@ class Making:
     # and the content not hashed, either of which takes long, and what is written leaves the memory
     large: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)  # what else the manifest should say
+    # the places, counted from 0, of rows that the table does not have: their values are missing
+    gone: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
     def files(self) -> Facts:
@@ -232,6 +237,10 @@ class Making:
             done += len(chosen)
             if self.progress is not None:
                 self.progress(done, 2 * self.count)
+        if len(self.gone):
+            names = dict.fromkeys((*self.columns.names, *(() if self.label is None else (self.label,))))
+            missing = pl.DataFrame({name: pl.Series([None], dtype=pl.String) for name in names})
+            yield missing[np.zeros(len(self.gone), np.int64)], np.full(len(self.gone), -1), self.gone
 
     def _fit(self) -> Encoder:
         """The first pass: learn from the training rows; see that all rows are there and that all labels can be used."""

@@ -22,13 +22,12 @@ from torch import Tensor
 
 from tacit.align._columns import (
     COMPANY,
-    KINDS,
     Coding,
     Columns,
     Moments,
     Scaling,
     Vocabulary,
-    kind_of,
+    natural_ranks,
     numbers,
     require,
     to_float,
@@ -36,10 +35,11 @@ from tacit.align._columns import (
 )  # fmt: skip
 from tacit.errors import DataError
 
-__all__ = ["COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "require", "to_float"]
+__all__ = [
+    "COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "numbers", "require", "to_float", "values_of",
+]  # fmt: skip
 
 _FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
-_EXACT = (pl.String, pl.Boolean)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,12 @@ class Encoder:
 
     columns: Columns  # which it uses
     vocabularies: tuple[pl.Series, ...]  # for each categorical column its known values, sorted
+    # for each categorical column the ranks of its values, of which codes are made, counted from 0
+    ranks: tuple[NDArray[np.int32], ...]
     # for each numeric column, then for each flagged one, what is subtracted and what divides then: mean and standard
     # deviation, or the smallest number and the range
     statistics: tuple[tuple[float, float], ...]
     coding: Coding = COMPANY  # how it encodes
-    # for each categorical column the places of its values by falling frequency, counted from 0; None where codes are in
-    # the order of the values
-    ranks: tuple[NDArray[np.int32], ...] | None = None
 
     @classmethod
     def fit(cls, table: pl.DataFrame, columns: Columns, train: NDArray[np.integer[Any]]) -> Self:
@@ -96,11 +95,10 @@ class Encoder:
     ) -> Self:
         """The same from training rows that come in batches with their numbers, so that they need not all be in memory.
 
-        Vocabularies are those of all rows at once. Means and deviations may differ from them in the last digits, where
-        the batches end differently; the same batches always give the same bits. Memory grows with the different values
+        However rows are ordered and cut into batches, they give the same bits. Memory grows with the different values
         of the categories.
         """
-        vocabularies = [Vocabulary(name) for name in columns.categorical]
+        vocabularies = [Vocabulary(name, coding) for name in columns.categorical]
         moments = [Moments(name, coding.scaling) for name in (*columns.numeric, *columns.flagged)]
         for table, rows in batches:
             require(table, columns.names)
@@ -109,9 +107,9 @@ class Encoder:
             for moment, values in zip(moments, numbers(table, columns, rows), strict=True):
                 moment.add(values)
         # One after the other, and the counts of each go before the next: both of all columns may be gigabytes.
-        learnt = [vocabularies.pop(0).learnt(coding) for _ in columns.categorical]
-        ranks = tuple(rank for _, rank in learnt) if coding.by_frequency else None
-        return cls(columns, tuple(known for known, _ in learnt), tuple(m.learnt() for m in moments), coding, ranks)
+        learnt = [vocabularies.pop(0).learnt() for _ in columns.categorical]
+        known, ranks = tuple(known for known, _ in learnt), tuple(rank for _, rank in learnt)
+        return cls(columns, known, ranks, tuple(moment.learnt() for moment in moments), coding)
 
     def encode(self, table: pl.DataFrame, rows: NDArray[np.integer[Any]] | None = None) -> Inputs:
         """All rows of a table; what no training row had becomes code 0, and a missing number the mean.
@@ -119,10 +117,9 @@ class Encoder:
         `rows` are their numbers in the party's file, so that an error can name them; None counts from 0.
         """
         require(table, self.columns.names)
-        ranks = self.ranks or (None,) * len(self.vocabularies)
-        named = zip(self.columns.categorical, self.vocabularies, ranks, strict=True)
+        named = zip(self.columns.categorical, self.vocabularies, self.ranks, strict=True)
         measured = _stack(numbers(table, self.columns, rows), len(table), "float64")
-        codes = [_codes(table[name], known, rank, self.coding.missing) for name, known, rank in named]
+        codes = [_codes(table[name], known, ranks, self.coding) for name, known, ranks in named]
         return Inputs(
             categorical=torch.from_numpy(_stack(codes, len(table), self.coding.dtype)),
             numeric=torch.from_numpy(self._scaled(measured).astype(np.float32)),
@@ -145,7 +142,7 @@ class Encoder:
         """A form that JSON can hold without loss, of an encoder with a company's coding."""
         return {
             "columns": {key: list(names) for key, names in asdict(self.columns).items()},
-            "vocabularies": [{"kind": kind_of(known), "values": known.to_list()} for known in self.vocabularies],
+            "vocabularies": [known.to_list() for known in self.vocabularies],
             "statistics": [list(moments) for moments in self.statistics],
         }
 
@@ -153,46 +150,41 @@ class Encoder:
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """What `to_state` gave, an encoder again."""
         columns = Columns(**{key: tuple(names) for key, names in state["columns"].items()})
-        vocabularies = [
-            pl.Series(name, saved["values"], dtype=KINDS[saved["kind"]])
-            for name, saved in zip(columns.categorical, state["vocabularies"], strict=True)
-        ]
-        return cls(columns, tuple(vocabularies), tuple((mean, spread) for mean, spread in state["statistics"]))
+        named = zip(columns.categorical, state["vocabularies"], strict=True)
+        vocabularies = tuple(pl.Series(name, values, dtype=pl.String) for name, values in named)
+        ranks = tuple(natural_ranks(known) for known in vocabularies)
+        return cls(columns, vocabularies, ranks, tuple((mean, spread) for mean, spread in state["statistics"]))
 
 
-def _codes(
-    column: pl.Series, known: pl.Series, ranks: NDArray[np.int32] | None, missing: int
-) -> NDArray[np.integer[Any]]:
+def _codes(column: pl.Series, known: pl.Series, ranks: NDArray[np.int32], coding: Coding) -> NDArray[np.integer[Any]]:
     """Codes of the known values, which begin after that of a missing one; 0 for all others."""
-    kind = kind_of(column)
-    if len(column) <= _FEW and (kind == "integer" or column.dtype in _EXACT) and KINDS[kind] == known.dtype:
-        each = [missing if value is None else _code(value, known, ranks, missing) for value in column.to_list()]
-        return np.array(each, np.int64)
-    values = values_of(column)
+    values, missing = values_of(column, coding), coding.missing
     if values.dtype != known.dtype:
-        if column.null_count() < len(column) and len(known):
+        if values.null_count() < len(values) and len(known):
             raise DataError(
-                f"the column {column.name!r} holds values of the kind {kind_of(column)}, not "
-                f"{kind_of(known)} as in training: convert it to that"
+                f"the column {column.name!r} holds {values.dtype}, not {known.dtype} as in training: convert it to that"
             )
         return np.where(values.is_null().to_numpy(), missing, 0)
+    if len(values) <= _FEW:
+        each = [missing if value is None else _code(value, known, ranks, missing) for value in values.to_list()]
+        return np.array(each, np.int64)
     different = values.unique().drop_nulls().sort()  # sorted, so that neighbours are found near each other
     codes = np.zeros(len(different), np.int64)
     if len(known) and len(different):
         places = np.minimum(known.search_sorted(different).to_numpy(), len(known) - 1)
         there = (known.gather(places) == different).to_numpy()
-        codes = np.where(there, (places if ranks is None else ranks[places]) + missing + 1, 0)
+        codes = np.where(there, ranks[places] + missing + 1, 0)
     vocabulary = pl.DataFrame({"value": different, "code": codes})
     found = values.to_frame("value").join(vocabulary, on="value", how="left", maintain_order="left")["code"]
     return found.fill_null(missing).to_numpy()
 
 
-def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32] | None, missing: int) -> int:
+def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32], missing: int) -> int:
     """The code of one value."""
     place = bisect.bisect_left(known, value)
     if place == len(known) or known[place] != value:
         return 0
-    return (place if ranks is None else int(ranks[place])) + missing + 1
+    return int(ranks[place]) + missing + 1
 
 
 def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: str) -> NDArray[Any]:

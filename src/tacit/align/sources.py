@@ -29,8 +29,9 @@ def check_columns(source: Source, columns: Sequence[str]) -> None:
 def load(source: Source, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
     """The named columns of the rows with these numbers, counted from 0 (after the header), in this order.
 
-    A file is streamed: memory grows with the rows that are asked for, not with the file. The columns of a CSV file are
-    all text, because its types could only be guessed; `Encoder` and `labels` read numbers from text.
+    The values of a row -1 are missing. A file is streamed: memory grows with the rows that are asked for, not with the
+    file. The columns of a CSV file are all text, because its types could only be guessed; `Encoder` and `labels` read
+    numbers from text.
     """
     order = np.argsort(rows, kind="stable")
     wanted, start = rows[order], 0
@@ -40,10 +41,14 @@ def load(source: Source, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.
         here = slice(*np.searchsorted(wanted, [start, start + len(block)]))
         parts.append(block[wanted[here] - start])
         start += len(block)
-    found = pl.concat(parts)
-    if len(found) != len(rows):
-        raise rows_error(source, len(rows), len(rows) - len(found))
-    return found[np.argsort(order)]
+    found, gone = pl.concat(parts), int((rows < 0).sum())
+    if len(found) + gone != len(rows):
+        raise rows_error(source, len(rows), len(rows) - gone - len(found))
+    places = np.empty(len(rows), np.int64)
+    places[order] = np.arange(len(rows)) - gone
+    if not gone:
+        return found[places]
+    return found.select(pl.all().gather(pl.Series(places).set(pl.Series(places < 0), None)))
 
 
 def blocks(source: Source, columns: Sequence[str], size: int | None = None) -> Iterator[pl.DataFrame]:

@@ -21,13 +21,16 @@ __all__ = ["Columns", "Encoder", "Inputs", "inputs_digest", "labels", "labels_er
 def labels(table: pl.DataFrame, column: str, loss: str, rows: NDArray[np.int64] | None = None) -> Tensor:
     """The labels as the loss takes them: 0 or 1 as float32 for "binary", class numbers as int64 for "softmax".
 
-    `rows` are their numbers in the party's file, so that an error can name them.
+    A row without a label has NaN, or -1. `rows` are their numbers in the party's file, so that an error can name them.
     """
     wrong = wrong_labels(table, column, loss)
     if len(wrong):
         row = int(wrong[0])
         raise labels_error(column, loss, row if rows is None else int(rows[row]), table[column][row], len(wrong))
-    return torch.from_numpy(_label_values(table, column).astype(np.float32 if loss == "binary" else np.int64))
+    values = to_float(table[column]).fill_null(np.nan).to_numpy()
+    if loss == "binary":
+        return torch.from_numpy(values.astype(np.float32))
+    return torch.from_numpy(np.where(np.isnan(values), -1, values).astype(np.int64))
 
 
 def wrong_labels(table: pl.DataFrame, column: str, loss: str) -> NDArray[np.intp]:
@@ -35,23 +38,19 @@ def wrong_labels(table: pl.DataFrame, column: str, loss: str) -> NDArray[np.intp
     if loss not in ("binary", "softmax"):
         raise UsageError(f"there is no loss {loss!r}; there are: binary, softmax")
     require(table, [column])
-    values = _label_values(table, column)
+    told = table[column] if not table[column].dtype.is_float() else table[column].fill_nan(None)
+    values = to_float(told).fill_null(np.nan).to_numpy()
     allowed = (values == 0) | (values == 1) if loss == "binary" else (values >= 0) & (values == np.floor(values))
-    return np.flatnonzero(~allowed | (values >= 2**31))
+    return np.flatnonzero(told.is_not_null().to_numpy() & (~allowed | (values >= 2**31)))
 
 
 def labels_error(column: str, loss: str, row: int, value: object, count: int) -> LabelsError:
     """What to raise where so many rows have labels that the loss can't take, the first of them in this row."""
-    what = "has no label" if value is None else f"has the label {value!r}"
     wanted = "0 or 1" if loss == "binary" else "class numbers 0, 1, ..."
     return LabelsError(
-        f"row {row} {what} in the column {column!r} (and {count - 1} others): the loss {loss!r} takes {wanted}; "
-        "correct them, or leave those rows out of the file and run `tacit align --again` on all sides"
+        f"row {row} has the label {value!r} in the column {column!r} (and {count - 1} others): the loss {loss!r} takes "
+        f"{wanted}; correct them, or leave them empty"
     )
-
-
-def _label_values(table: pl.DataFrame, column: str) -> NDArray[np.float64]:
-    return to_float(table[column]).fill_null(np.nan).to_numpy()
 
 
 def inputs_digest(inputs: Inputs, targets: Tensor | None = None) -> bytes:

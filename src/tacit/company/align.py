@@ -1,8 +1,6 @@
 """`tacit align`: which rows of this party's table the others have as well, in an order that all share.
 
-It leaves the row numbers, and a file with everything else, a digest of the rows and one of itself. A row number that
-has moved would train on other people's labels without any error, so a file that is torn, edited or from another run is
-never used.
+What it leaves are ids, as keyed hashes in the party's file of facts: wherever their rows stand later, they are found.
 """
 
 from __future__ import annotations
@@ -17,84 +15,32 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align import psi, seed
-from tacit.align.arrays import numbers
 from tacit.align.cluster import cluster_engine
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
-from tacit.align.encoder import Columns
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
-from tacit.align.sources import Source, check_columns, load
+from tacit.align.sources import Source
+from tacit.company.aligned import Aligned, aligned, alignment_of, copy_table, has_begun, store
+from tacit.company.check import check_table
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
-from tacit.config import Data, Terms
+from tacit.config import Terms
 from tacit.contracts import Link
-from tacit.disk import held, make_folder, read_json, remove, replaced, storing, sync_folder, write_json
-from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError, UsageError
+from tacit.disk import held, make_folder, storing
+from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
 from tacit.views.progress import Show
 from tacit.wire.codec import control, read_control
 from tacit.wire.line import Alarm, Waiting, last_words, refused_by
 
-__all__ = ["FILE", "Aligned", "Found", "Source", "Work", "align", "aligned", "columns_of", "read", "store"]
+__all__ = ["Found", "Source", "Work", "align"]
 
-FILE = "alignment.json"
-_ROWS = "rows.npy"
-_TABLE = "table.parquet"  # the rows of a query, of which the ids were taken
-_REMEDY = "bring the file back as it was, or run `tacit align --again` on all sides"
-_FIELDS = {"run": str, "count": int, "id": str, "seed": int, "digest": str}
-_TYPES = _FIELDS | {"rows_sha256": str, "fields_sha256": str}
-
-
-@dataclass(frozen=True)
-class Aligned:
-    """What an alignment leaves with one party."""
-
-    run: str  # the contract's run
-    count: int  # rows that all parties have
-    id: str  # digest of all parties' commitments: the name of this alignment
-    seed: int  # draws the batches; nobody chose it
-    digest: str  # keyed digest of the common ids in their order, equal on all sides
-    folder: Path  # where the row numbers are kept
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """Row numbers in this party's table, in the common order; read from disk as they are used."""
-        path = self.folder / _ROWS
-        try:
-            rows: NDArray[np.int64] = numbers(path, "int64")
-        except (OSError, ValueError, EOFError) as error:
-            raise _unusable(path, f"can't be read ({error})") from None
-        if rows.dtype != np.int64 or rows.shape != (self.count,):
-            raise _unusable(path, f"has {rows.dtype} {rows.shape}, not {self.count} row numbers")
-        return rows
-
-    def table(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
-        """These columns of the party's table, the common rows alone, in the common order."""
-        return load(source, self.rows, columns)
-
-
-def aligned(folder: Folder | str | Path) -> Aligned:
-    """What was aligned for the contract's run; an error that says what to do where nothing was."""
-    folder = Folder.at(folder)
-    where = folder.run_folder(folder.terms)
-    if not (where / FILE).exists():
-        raise UsageError(
-            f"nothing is aligned for the run {folder.terms.run!r} here: run `tacit align` on all sides, or "
-            "`tacit align --again` on all sides where the others have aligned before"
-        )
-    return read(where, folder.terms.run)
-
-
-def columns_of(folder: Folder) -> Columns:
-    """The party's own columns."""
-    return Columns(folder.table.categorical, folder.table.numeric, folder.table.flagged)
+_TABLE = "table.parquet"  # the rows of a query
 
 
 def align(  # the protocol from top to bottom, in the order of its messages
@@ -130,29 +76,33 @@ def align(  # the protocol from top to bottom, in the order of its messages
     folder = Folder.at(folder)
     folder.check_pair(folder.terms)
     contract, where = folder.terms, folder.run_folder(folder.terms)
-    if (where / FILE).exists() and not again:
+    if alignment_of(folder) is not None and not again:
         return aligned(folder)
-    if (where / "begun").exists() or any((where / "checkpoints").glob("*.safetensors")):
+    if has_begun(folder):
         raise UsageError(
             f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "
             "contract.toml to align anew"
         )
-    columns = folder.table.ids if ids is None else ids
+    columns = [ids] if isinstance(ids, str) else folder.table.ids if ids is None else ids
     with _room_in(where) as room:
-        copied = data is None and _copied(folder.table, room / _TABLE, progress)
+        copied = data is None and folder.table.query is not None
+        if copied:
+            copy_table(folder.table, room / _TABLE, progress)
         source = data if data is not None else room / _TABLE if copied else folder.data
         progress("reading ids", 0, 0)
         own = read_ids(source, columns)
         report(str(own.report))
-        if data is None:  # a misspelt column would else be told by `tacit train`, when the alignment is spent
-            check_columns(source, folder.table.columns)
+        if data is None:
+            check_table(folder, source, own)
         limits = alignment_limits()
         with best_engine() if cluster is None else cluster_engine(cluster) as engine:
             work = Work.of(folder, own, engine, progress)
             with server(folder, contract, limits) if folder.config.role == "label" else nullcontext() as door:
                 found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
-        rows, table = own.rows[found.positions], room / _TABLE if copied else None
-        return store(where, run=contract.run, id=found.id, seed=found.seed, digest=found.digest, rows=rows, table=table)
+        if copied:
+            with storing(where / _TABLE):
+                os.replace(room / _TABLE, where / _TABLE)
+        return store(folder, own, found.positions, id=found.id, seed=found.seed, digest=found.digest, columns=columns)
 
 
 @contextmanager
@@ -175,16 +125,6 @@ def _removed(room: Path) -> None:
     with storing(room, "removed"):
         if room.exists():
             shutil.rmtree(room)
-
-
-def _copied(table: Data, path: Path, progress: Show) -> bool:
-    """Whether the table is that of a query; its rows are then in this file, since they are known by their numbers."""
-    if table.query is not None:
-        from tacit.align.sql import copy_rows
-
-        wanted = (*table.ids, *table.columns, *table.coin_id)
-        copy_rows(table.query, table.url_from, wanted, path, lambda done: progress("reading rows", done, 0))
-    return table.query is not None
 
 
 @dataclass(frozen=True)
@@ -330,65 +270,3 @@ class Work:
             raise RefusedError(
                 "minimum", f"{len(positions)} ids are common to all parties, the contract wants {least} at least"
             )
-
-
-# --- what it leaves ---------------------------------------------------------------------------------------------------
-
-
-def store(
-    where: Path, *, run: str, id: str, seed: int, digest: str, rows: NDArray[np.int64], table: Path | None = None
-) -> Aligned:
-    """Write an alignment down: a query's table and the row numbers first, then the file that says they are there."""
-    remove(where / FILE)
-    if table is not None:
-        with storing(where / _TABLE):
-            sync_folder(where)  # an older alignment is gone for good: its row numbers are those of another table
-            os.replace(table, where / _TABLE)
-    hashed = hashlib.sha256()
-    replaced(where / _ROWS, lambda file: np.lib.format.write_array(_Hashed(file, hashed), rows, version=(1, 0)))
-    aligned = Aligned(run, len(rows), id, seed, digest, where)
-    fields = {name: getattr(aligned, name) for name in _FIELDS} | {"rows_sha256": hashed.hexdigest()}
-    write_json(where / FILE, {**fields, "fields_sha256": _digest(fields)})
-    return aligned
-
-
-def read(where: Path, run: str) -> Aligned:
-    """An alignment as it was written down for this run; a `StorageError` where anything of it is not as it was."""
-    path, rows = where / FILE, where / _ROWS
-    fields: dict[str, Any] = read_json(path, _REMEDY)
-    if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != _TYPES:
-        raise _unusable(path, f"does not have the fields {', '.join(_TYPES)}, each of its kind")
-    if _digest({name: value for name, value in fields.items() if name != "fields_sha256"}) != fields["fields_sha256"]:
-        raise _unusable(path, "has changed since it was written")
-    if fields["run"] != run:
-        raise _unusable(path, f"is that of the run {fields['run']!r}, not of {run!r}")
-    try:
-        with rows.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise _unusable(rows, f"can't be read ({error.strerror})") from None
-    if digest != fields["rows_sha256"]:
-        raise _unusable(rows, "has changed since it was written")
-    aligned = Aligned(**{name: fields[name] for name in _FIELDS}, folder=where)
-    _ = aligned.rows  # as many as were counted
-    return aligned
-
-
-class _Hashed:
-    """A file that hashes what is written to it on the way: what comes back later must be what was meant."""
-
-    def __init__(self, file: IO[bytes], hashed: Any) -> None:
-        self._file = file
-        self._hashed = hashed
-
-    def write(self, part: bytes) -> int:
-        self._hashed.update(part)
-        return self._file.write(part)
-
-
-def _digest(fields: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-
-
-def _unusable(path: Path, why: str) -> StorageError:
-    return StorageError(f"{path} {why}: {_REMEDY}")

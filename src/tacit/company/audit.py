@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit.align.batches import Plan
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.audit.standard import on_batches, on_visits
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
 from tacit.company.foreign_files import read_messages

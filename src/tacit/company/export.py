@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tacit.company import seals
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned, facts_of
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
@@ -137,11 +137,12 @@ def parts_of(folder: Folder, where: Path) -> tuple[str, ...]:
             f"{own.factory} is your own, and is fitted anew at every start: save what it gives yourself, Tacit writes "
             "no pickle"
         )
-    if not (where / "alignment.json").exists():
-        others = ", ".join(sorted(one.parent.name for one in where.parent.glob("*/alignment.json")))
-        back = f"; there is {others}: put the contract of the run back that you mean, or" if others else " yet: first"
+    begun = facts_of(folder).runs()
+    if begun and where.name not in begun:
+        others = ", ".join(sorted(begun))
         raise UsageError(
-            f"{folder.path} has no run {where.name!r}, which contract.toml names{back} `tacit align` and `tacit train`"
+            f"{folder.path} has no run {where.name!r}, which contract.toml names; there is {others}: put the contract "
+            "of the run back that you mean, or `tacit align` and `tacit train`"
         )
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: the training is not over; `tacit train` goes on where it was")

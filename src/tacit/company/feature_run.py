@@ -11,7 +11,8 @@ from torch import Tensor
 
 from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
-from tacit.company.align import Aligned, columns_of
+from tacit.company.aligned import Aligned
+from tacit.company.check import columns_of
 from tacit.company.departures import go_on_predicting
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate

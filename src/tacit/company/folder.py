@@ -10,6 +10,7 @@
     │   ├── party.key     of the certificate
     │   └── secret        the root of the noise keys
     ├── trusted/          certificates of the others, pinned
+    ├── facts.sqlite      which ids were aligned, and which run uses which alignment
     └── runs/             journals and checkpoints, a folder for each run
 """
 
@@ -36,7 +37,8 @@ from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
 if TYPE_CHECKING:
-    from tacit.company.align import Aligned, Source
+    from tacit.align.sources import Source
+    from tacit.company.aligned import Aligned
     from tacit.company.train import Trained
     from tacit.cut.feature_party import FeatureParty
     from tacit.cut.label_party import LabelParty

@@ -41,11 +41,8 @@ class GradientGate(Gate):
                 f"{auc_of(books.former):.3f} (`tacit ledger` shows them; one whose protection has no bound for a row "
                 "counts as all of it): leave these rows out, or set a larger limit in party.toml"
             )
-        if self.limit is not None and len(self.labels[followed].unique()) < 2:
-            raise UsageError(
-                f"limit is set, but the {len(followed)} examples that are followed are all of one class, and nobody "
-                "could see what all visits tell: set a larger follow in [record]"
-            )
+        # of one class alone nothing can be measured: without a bound for a row the run pauses before its first gradient
+        self.blind = len(self.labels[followed].unique()) < 2
 
     def bounded(self) -> bool:
         """Whether the protection has a bound for a row."""
@@ -57,6 +54,8 @@ class GradientGate(Gate):
 
     def look(self, seed: int) -> list[Figure]:
         """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
+        if self.blind:
+            return []
         found = foresight.on_batches(self._last(), self.labels, seed=seed) if self.kept.recorded else []
         if not self.kept.visited:
             return found
@@ -69,7 +68,7 @@ class GradientGate(Gate):
         if these did not change any more; and by what the visits so far have told, as if each one to come told as much.
         """
         bound = self._bound(task.epoch)
-        if self.limit is None:
+        if self.limit is None or self.blind:
             return bound
         protect, seed = self.party.protect, task.turn
         noise, found = torch.Generator().manual_seed(seed), list[Figure]()
@@ -91,7 +90,7 @@ class GradientGate(Gate):
     def tried_out(self, *batch: Tensor) -> list[Figure]:
         """As many visits of a batch as are planned, from a fresh state."""
         bound = self._bound(0)
-        if self.limit is None:
+        if self.limit is None or self.blind:
             return bound
         clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
         protect = self.party.protect

@@ -22,7 +22,7 @@ from torch import Tensor
 from tacit.align.batches import Plan, Task, shuffled
 from tacit.audit.live import look_at_embedding, look_at_gradient
 from tacit.audit.norms import norms_by_class
-from tacit.company.align import Aligned
+from tacit.company.aligned import Aligned
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate, decisions
 from tacit.company.run_files import LIVE

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hmac
 from contextlib import closing
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tacit.align.batches import Plan, Task
 from tacit.align.cache import prepare
 from tacit.audit.metrics.leak_auc import auc
-from tacit.company.align import Aligned, columns_of
+from tacit.company.aligned import Aligned
+from tacit.company.check import columns_of
 from tacit.company.folder import Folder
 from tacit.company.gate import Gate
 from tacit.company.gates import GradientGate
@@ -26,6 +29,7 @@ from tacit.cut.handshake import greet_feature_party
 from tacit.cut.label_party import LOSSES, LabelParty
 from tacit.cut.session import LabelSession
 from tacit.errors import LimitError, RefusedError, UsageError
+from tacit.one_shot.records import keyed
 from tacit.protect import gradient as protections
 from tacit.protect.facts import options_of
 from tacit.protect.gradient import Chain, protection
@@ -44,13 +48,13 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     names = contract.feature_parties
     limits = {name: training_limits(contract, name) for name in names}
     party, facts = build_label_party(folder, run.rows, plan, own)
-    if contract.share.metrics:
-        _check_share(party.labels[plan.tested()])
+    tested = plan.tested()
+    told = party.labels[tested][party.known[tested]]
     durable = run.durable(facts)
     guard = run.stack.enter_context(closing(LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
     session = LabelSession(
         party, plan, durable, noise=run.noise("gradient"), measure=partial(_measure, contract),
-        shared=contract.share.metrics, guard=guard,
+        shared=contract.share.metrics, undefined=not _enough(told), guard=guard,
     )  # fmt: skip
     exchanges = {name: session.exchanges([name], "label", limits[name])[0] for name in names}
     door = run.stack.enter_context(server(folder, contract, limits[names[0]]))
@@ -84,21 +88,18 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     return Trained(party.top, session.history, run.where, party)
 
 
-def _check_share(labels: Tensor) -> None:
-    """Refuse to tell figures over so few test rows of a class that a single one of them stands out."""
+def _enough(labels: Tensor) -> bool:
+    """Whether a figure may be shared: over few test rows of a class a single one of them would stand out."""
     counts = torch.bincount(labels.flatten().long(), minlength=2).tolist()
-    if len(counts) > 2 or min(counts) < LEAST:
-        raise UsageError(
-            f"the contract shares test_auc, which takes {LEAST} test rows of each of two classes, or a single label "
-            f"could be read in it, and there are {counts}: agree on a larger test_share, or on metrics = []"
-        )
+    return len(counts) == 2 and min(counts) >= LEAST
 
 
 def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, float]:
     figures = {"test_loss": float(LOSSES[contract.loss](logits, labels))}
     if contract.loss == "binary" or (logits.ndim == 2 and logits.shape[1] == 2):
         score = logits.flatten() if contract.loss == "binary" else logits[:, 1] - logits[:, 0]
-        figures["test_auc"] = float(auc(score, labels)) if 0 < float(labels.float().mean()) < 1 else 0.5
+        if 0 < float(labels.float().mean()) < 1:  # else it is undefined
+            figures["test_auc"] = float(auc(score, labels))
     return figures
 
 
@@ -157,16 +158,34 @@ def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelPart
         folder.data, rows.rows, columns_of(folder), folder.run_folder(contract) / "inputs", train=plan.train_count,
         label=folder.table.label, loss=contract.loss,
     )  # fmt: skip
-    labels, gradient = prepared.labels, config.protect.gradient
-    assert labels is not None
+    gradient = config.protect.gradient
+    assert prepared.labels is not None
     assert gradient is not None
+    labels, known = _filled(folder, rows, prepared.labels)
     protect: Protection = protection(gradient.name, **gradient.options(contract.epochs))
     top = build(folder, config, contract, prepared.inputs, classes=int(labels.max()) + 1)
     party = LabelParty(
         top=top, labels=labels, features=prepared.inputs.tensors, optimizer=optimizer(top, config),
-        protect=protect, loss=contract.loss,
+        protect=protect, loss=contract.loss, known=known,
     )  # fmt: skip
     return party, prepared.digest
+
+
+def _filled(folder: Folder, rows: Aligned, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels where rows without one have one that was drawn, once and for good; and where they are the rows' own.
+
+    A training without those rows, or none at all, would tell which they are: the partner has picked the rows.
+    """
+    known = ~labels.isnan() if labels.is_floating_point() else labels >= 0
+    missing = (~known).numpy()
+    if not missing.any():
+        return labels, known
+    classes = 2 if labels.is_floating_point() else max(2, int(labels.max()) + 1)
+    secret = hmac.digest(folder.secret, b"tacit rows without a label 1", "sha256")
+    words = keyed(secret, rows.placeholders()[missing], "no label").view(np.uint64)[:, 0]
+    filled = labels.clone()
+    filled[~known] = torch.from_numpy((words % classes).astype(np.int64)).to(labels.dtype)
+    return filled, known
 
 
 def _checked(folder: Folder, rows: Aligned, own: LabelParty) -> bytes:

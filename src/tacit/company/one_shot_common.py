@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import prepare
 from tacit.align.encoder import Inputs
-from tacit.align.ids import Reading, distinct, read_ids, repeats_error
-from tacit.align.sources import rows_error
-from tacit.company.align import Aligned, columns_of
+from tacit.company.aligned import Aligned
+from tacit.company.check import columns_of, names_of
 from tacit.company.folder import Folder
 from tacit.company.models import load_factory
 from tacit.company.status import Telling
 from tacit.config import OneShotContract
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.models.layers import device_named
 from tacit.one_shot.records import Keys
 from tacit.views.progress import Show
@@ -62,6 +61,18 @@ class ExchangeTelling(Telling):
             self._left.add((what, to))
             self.log("left", what=what, to=to, rows=rows, bytes=size)
 
+    def gone(self, rows: Aligned) -> None:
+        """Say how many aligned rows the table no longer has, to its owner alone."""
+        if gone := int((rows.rows < 0).sum()):
+            self.log("gone", rows=gone)
+            self.status.update(gone=gone, at_once=True)
+
+    def unpaid(self, rows: int) -> None:
+        """Say for how many rows no budget had room, to their owner alone."""
+        if rows:
+            self.log("unpaid", rows=rows)
+            self.status.update(unpaid=rows, at_once=True)
+
     def log(self, event: str, **details: object) -> None:
         """Add a line to the log."""
         self.status.log(event, **details)
@@ -96,36 +107,21 @@ def threads_of(folder: Folder) -> int:
     return folder.config.training.threads or os.cpu_count() or 1
 
 
-def keys_of(
-    folder: Folder,
-    rows: Aligned,
-    columns: Sequence[str],
-    keyed: Callable[[NDArray[np.uint8]], Keys],
-    *,
-    unique: bool,
-) -> Keys:
+def keys_of(folder: Folder, rows: Aligned, columns: Sequence[str], keyed: Callable[[NDArray[np.uint8]], Keys]) -> Keys:
     """The keys of what some columns call each aligned row, from the hashes of that.  (rows, 16)
 
-    Of a large table no more than keys is held; on request it is looked through for names that several rows have.
+    Every row that can be aligned must have a name that no other one has. A row that is gone has a key of its own.
     """
-    reading, raw = Reading(folder.data, columns), bytearray()
-    for hashes, at in reading.blocks():
-        raw += bytes(16 * (int(at[-1]) + 1) - len(raw))  # zeros stay where a row has no name
-        np.frombuffer(raw, np.uint8).reshape(-1, 16)[at] = keyed(np.frombuffer(hashes, np.uint8).reshape(len(at), -1))
-    raw += bytes(16 * reading.total - len(raw))
-    keys, numbers = np.frombuffer(raw, np.uint8).reshape(-1, 16), np.asarray(rows.rows)
-    if len(numbers) and int(numbers.max()) >= len(keys):
-        raise rows_error(folder.data, len(numbers), int((numbers >= len(keys)).sum()))
-    named = np.asarray(keys.any(axis=1))
-    if unique:
-        _, repeated, example = distinct(keys if named.all() else keys[named])
-        if example is not None:
-            first, second = np.flatnonzero(named)[list(example)].tolist()
-            raise repeats_error(reading.source, (first, second), repeated)
-    if not named[numbers].all():
-        row = int(numbers[~named[numbers]][0])
-        raise DataError(f"row {row} of {folder.data} has no {', '.join(columns)}: fill it in, or leave the row out")
-    return keys[numbers]
+    found = rows.found(folder.data)
+    keys = np.zeros((found.own.report.total, 16), np.uint8)
+    if tuple(columns) == folder.table.ids:
+        keys[found.own.rows] = keyed(found.own.hashes)
+    else:
+        for hashes, at in names_of(folder.data, columns, found.own):
+            keys[at] = keyed(hashes)
+    there, all_keys = found.rows >= 0, rows.placeholders().copy()
+    all_keys[there] = keys[found.rows[there]]
+    return all_keys
 
 
 def own_inputs(folder: Folder, rows: Aligned) -> Inputs:
@@ -141,13 +137,15 @@ def every_row(folder: Folder, rows: Aligned) -> Inputs:
 
     They are encoded as the aligned ones are, by what the training rows say.
     """
-    total = read_ids(folder.data, folder.table.ids).report.total
+    total = rows.found(folder.data).own.report.total
     others = np.setdiff1d(np.arange(total, dtype=np.int64), rows.rows)
-    numbers = np.concatenate([np.asarray(rows.rows, dtype=np.int64), others])
+    numbers = np.concatenate([rows.rows, others])
     return _encoded(folder, rows, numbers, "inputs of all rows")
 
 
 def _encoded(folder: Folder, rows: Aligned, numbers: NDArray[np.int64], cache: str) -> Inputs:
     contract = folder.one_shot
     kept, train = folder.run_folder(contract) / cache, contract.train_count(rows.count)
-    return prepare(folder.data, numbers, columns_of(folder), kept, train=train).inputs
+    inputs = prepare(folder.data, numbers, columns_of(folder), kept, train=train).inputs
+    rows.found(folder.data)  # it was not changed meanwhile
+    return inputs

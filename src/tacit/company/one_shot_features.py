@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit._version import __version__
-from tacit.align.cache import Facts, file_facts
 from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.company import one_shot_common as common
-from tacit.company.align import Aligned, aligned, columns_of
+from tacit.company.aligned import Aligned, pin
+from tacit.company.check import columns_of
 from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial
@@ -27,7 +27,7 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.disk import write_json
-from tacit.errors import DataError, ProtocolError
+from tacit.errors import ProtocolError
 from tacit.one_shot.exchange import Asking, Greeting, feature_limits
 from tacit.one_shot.forms import Form
 from tacit.one_shot.forms import shown as without
@@ -66,7 +66,6 @@ class _Side:
     rows: Aligned
     train: int
     inputs: Inputs
-    table: Facts  # of the file that these were made of
     telling: ExchangeTelling
 
     @property
@@ -89,19 +88,19 @@ def train_features(
     folder: Folder, telling: ExchangeTelling, restored: Callable[[str], None] | None = None
 ) -> FeatureOutcome:
     """Train as a feature party. Started again after whatever ended it, it goes on where it was."""
-    contract, rows = folder.one_shot, aligned(folder)
-    where, train = folder.run_folder(contract), contract.train_count(rows.count)
     telling.part("preparing")
     telling.limited(folder.config.limit)
+    contract, rows = folder.one_shot, pin(folder, telling.progress)
+    where, train = folder.run_folder(contract), contract.train_count(rows.count)
+    telling.gone(rows)
     with counted_book(folder, restored):
         pass  # it knows of everything that left
     go_on_predicting(folder, where, restored)
     common.check_at_home(folder)
     check_enough(rows.count, folder.config.learn.known)
-    table = file_facts(folder.data)
     inputs = common.own_inputs(folder, rows)
     shown(folder, inputs)  # a wrong name is told before labels are paid for
-    side = _Side(folder, rows, train, inputs, table, telling)
+    side = _Side(folder, rows, train, inputs, telling)
     config = folder.config
     facts = {
         "version": __version__,
@@ -251,7 +250,7 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Show) -> Ho
 
 
 def _row_keys(folder: Folder, rows: Aligned) -> Keys:
-    return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder), unique=False)
+    return common.keys_of(folder, rows, folder.table.ids, partial(row_keys, folder))
 
 
 def _before(folder: Folder, rows: Aligned) -> Before:
@@ -277,11 +276,6 @@ def _versions(home: Home) -> list[str]:
 def _enter(side: _Side, leaving: NDArray[np.uint8], form: str, worst: float, seen: list[str]) -> bool:
     """Write down what is about to be sent of which rows; whether the audit has seen all before it."""
     contract, version, keys = side.contract, version_of(side.run, leaving), _row_keys(side.folder, side.rows)
-    if file_facts(side.folder.data) != side.table:  # the book would know these rows by the names of others
-        raise DataError(
-            f"{side.folder.data} was changed while this run learnt from it, so nothing of it was sent: put it back as "
-            "it was, and run `tacit train` again"
-        )
     shipment = Shipment(contract.run, contract.label_party, version, form, len(leaving), worst)
     with counted_book(side.folder) as book:
         return book.enter(side.run, keys, shipment, leaving, seen)

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from tacit._version import __version__
-from tacit.align.ids import read_ids
+from tacit.align.ids import Reading
 from tacit.company import one_shot_common as common
-from tacit.company.align import Aligned, aligned
+from tacit.company.aligned import Aligned, pin
 from tacit.company.folder import Folder
 from tacit.company.meeting import server
 from tacit.company.models import load_factory
@@ -26,7 +26,7 @@ from tacit.company.one_shot_common import ExchangeTelling
 from tacit.config import OneShotContract
 from tacit.contracts import Link, Message
 from tacit.disk import write_json
-from tacit.errors import DataError, UsageError
+from tacit.errors import UsageError
 from tacit.one_shot.book import Book, Terms, open_book
 from tacit.one_shot.certificate import Certificate, certify
 from tacit.one_shot.exchange import Greeting, Received, answer_all, greet_feature_party, label_limits, packed
@@ -67,7 +67,9 @@ def train_label(
     telling.part("preparing")
     telling.limited(folder.config.limit)
     common.check_at_home(folder)
-    answers = Answers.of(folder, restored)
+    mechanism_of(folder, contract)  # limits that do not fit each other are told before anything is looked up
+    answers = Answers.of(folder, pin(folder, telling.progress), restored)
+    telling.gone(answers.rows)
     config = folder.config
     facts = {
         "version": __version__,
@@ -79,6 +81,7 @@ def train_label(
     }
     guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
     answers.prepare()
+    telling.unpaid(answers.unpaid)
     telling.trace("flips entered")
     received = Received(where / "received", answers.rows.count, contract.exchange.width, telling.trace)
     if not (where / "closed").exists():
@@ -108,13 +111,13 @@ class Answers:
     restored: Callable[[str], None] | None = None
 
     @classmethod
-    def of(cls, folder: Folder, restored: Callable[[str], None] | None = None) -> Answers:
-        """Those of the run that a folder's contract is about: labels are read and checked, none is flipped yet."""
-        contract, rows, label = folder.one_shot, aligned(folder), folder.table.label
+    def of(cls, folder: Folder, rows: Aligned, restored: Callable[[str], None] | None = None) -> Answers:
+        """Those of the run that a folder's contract is about: labels are read, none is flipped yet."""
+        contract, label = folder.one_shot, folder.table.label
         assert label is not None  # a label party's settings were checked
         train = contract.train_count(rows.count)
         column = rows.table(folder.data, [label])[label]
-        target = read_target(column, contract.exchange, train=train, rows=rows.rows)
+        target = read_target(column, contract.exchange, rows.rows)
         return cls(folder, rows, train, target, mechanism_of(folder, contract), restored)
 
     @property
@@ -133,6 +136,7 @@ class Answers:
             run_id = common.run_id(self.contract, self.rows)
             self.sent = book.release(run_id, self.asked, self.mechanism, self._terms())
             self._flips = packed(self.sent, outcomes(self.mechanism))
+            self.unpaid = book.unpaid(run_id)  # rows that no budget had room for
 
     def tell(self, message: Message) -> Message:
         """The answer to a feature party's question; the same as often as it asks."""
@@ -176,31 +180,34 @@ def mechanism_of(folder: Folder, contract: OneShotContract) -> Mechanism:
             f"{folder.path / 'party.toml'}: with {contract.exchange.classes} classes odds must be set beside limit: "
             "write odds = 3.0, the factor that the odds of a label change by at most, or another one up to 20"
         )
-    return agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds)
+    made = agreed_mechanism(contract.exchange, folder.config.limit, folder.config.odds)
+    budget, odds_budget = folder.config.spendable, folder.config.odds_budget
+    for name, told, most in (("budget", made.auc, budget), ("odds_budget", made.odds, odds_budget)):
+        if most is not None and told > most + 1e-9:
+            raise UsageError(
+                f"{folder.path / 'party.toml'}: {name} = {most:g}, and one release tells {told:.4g} of each label: "
+                f"lower limit or odds, or raise {name}"
+            )
+    return made
 
 
 def _keys(
     folder: Folder, contract: OneShotContract, rows: Aligned, book: Book
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     names = list(folder.table.coin_id or folder.table.ids)
-    try:
-        keys = common.keys_of(folder, rows, names, partial(book.keys_of, what="row"), unique=True)
-    except DataError as error:
-        told = f"by coin_id = {names} a row is known for good, and {error}"
-        raise DataError(told + ", or write other columns for coin_id in party.toml") from None
-    unit = contract.exchange.unit
+    keys, unit = common.keys_of(folder, rows, names, partial(book.keys_of, what="row")), contract.exchange.unit
     if unit == "row":
         return keys, keys
-    column = rows.table(folder.data, [unit])[unit]
-    if column.null_count():
-        row = int(np.asarray(rows.rows)[int(column.is_null().arg_max() or 0)])
-        raise DataError(f"unit = {unit!r}: row {row} of {folder.data} has none: fill it in, or leave the row out")
-    words = column.cast(pl.String)
-    values = words.unique(maintain_order=True)
-    hashed = book.keys_of(read_ids(values.to_frame("unit"), "unit", unique=True).hashes, "unit")
-    codes = pl.DataFrame({"unit": values, "code": np.arange(len(values))})
-    places = words.to_frame("unit").join(codes, on="unit", maintain_order="left")["code"]
-    return keys, hashed[places.to_numpy()]
+    words = rows.table(folder.data, [unit])[unit].cast(pl.String)
+    values, units = words.unique().drop_nulls(), rows.placeholders().copy()  # of a row that is gone: it counts alone
+    if len(values):
+        hashes = b"".join(some for some, _ in Reading(values.to_frame("unit"), "unit").blocks())
+        hashed = book.keys_of(np.frombuffer(hashes, np.uint8).reshape(len(values), -1), "unit")
+        codes = pl.DataFrame({"unit": values, "code": np.arange(len(values))})
+        places = words.to_frame("unit").join(codes, on="unit", how="left", maintain_order="left")["code"]
+        there = places.is_not_null().to_numpy()
+        units[there] = hashed[places.drop_nulls().to_numpy()]
+    return keys, units
 
 
 # --- the exchange ----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Inputs
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.departures import counted_book
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import own_inputs, seed_of
@@ -73,7 +73,7 @@ def _departures(where: Path) -> tuple[Departure, ...]:
 
 def _label(folder: Folder, where: Path, again: bool, progress: Show) -> Report:
     progress("measuring what was sent", 0, 1)
-    answers = Answers.of(folder)
+    answers = Answers.of(folder, aligned(folder))
     answers.prepare()
     certificate, limit = answers.certificate(), folder.config.limit
     train, mechanism, labels = answers.train, answers.mechanism, answers.asked.labels

@@ -19,7 +19,7 @@ from tacit._version import __version__
 from tacit.align.batches import Plan, Task
 from tacit.align.tables import tensors_digest
 from tacit.company import seals
-from tacit.company.align import Aligned, aligned
+from tacit.company.aligned import Aligned, pin
 from tacit.company.folder import Folder
 from tacit.company.guard import Guard
 from tacit.company.run_files import GATE, OVERRIDES
@@ -79,7 +79,7 @@ def started(
     folder: Folder, telling: Callable[[Status], Telling], progress: Progress, after_restore: tuple[str, str] | None
 ) -> Iterator[SplitRun]:
     """One start of a training, which no other process may run; a limit that is passed in it is told in its status."""
-    contract, rows = folder.contract, aligned(folder)
+    contract, rows = folder.contract, pin(folder)
     where, plan = begin(folder, contract), plan_of(contract, rows)
     status = Status(
         where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps

@@ -14,7 +14,7 @@ from tacit._version import __version__
 from tacit.audit.attacks import describe
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.views.report.document import Leak, NotTested, Report, Subject, Worst
 from tacit.views.report.measures import upper_end, without_messages

@@ -36,6 +36,7 @@ class LabelParty:
         features: the party's own features, one tensor or several, all with one row for each label.
         loss: "binary" (one logit) or "softmax" (one logit for each class).
         targets: what the loss is computed with instead of the labels, where that differs (randomized response).
+        known: where a row has its label; others' were drawn, and no figure is of them. All, if not given.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class LabelParty:
         features: Tensor | Sequence[Tensor] = (),
         loss: str = "binary",
         targets: Tensor | None = None,
+        known: Tensor | None = None,
     ) -> None:
         if not (hasattr(protect, "init") and hasattr(protect, "update")):
             raise UsageError(
@@ -61,6 +63,7 @@ class LabelParty:
         self.top = top
         self.labels = labels
         self.targets = labels if targets is None else check_targets(targets, labels)
+        self.known = torch.ones(len(labels), dtype=torch.bool) if known is None else known
         self.features = tensors("own", features, rows=len(labels))
         self.optimizer = optimizer
         self.protect = protect

@@ -23,13 +23,15 @@ from tacit.cut.durable import Durable
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import ALIKE, LabelParty, alike
 from tacit.cut.tensors import weights
-from tacit.errors import StorageError, UsageError
+from tacit.errors import StorageError
 from tacit.wire.checkpoint import Checkpoint
 from tacit.wire.exactly_once import AnsweringChannel, AskingChannel
 from tacit.wire.exchange import Exchange
 
 DIGITS = 2
 """Of shared figures: among 200 rows of a class, one row moves an AUC by half of the last digit at most."""
+
+_UNDEFINED = 0.5  # what is told of a figure that is none
 
 LARGEST = 1e6
 """No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
@@ -279,6 +281,7 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         noise: StepNoise,  # keyed with this run's secret
         measure: Measure,
         shared: Sequence[str] = (),  # names of the figures that the feature parties are told, in their order
+        undefined: bool = False,  # whether a single label could be read in them: they are then told as if undefined
         guard: LabelGuard | None = None,
     ) -> None:
         self.guard = guard or _Unguarded()
@@ -287,6 +290,7 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         super().__init__(party.top, party, plan, durable)
         self.measure = measure
         self.shared = tuple(shared)
+        self.undefined = undefined
         settings = durable.digest  # and the protection: another strength has unrelated noise
         party.noise = _Bound(noise, lambda: (settings, repr(party.protect).encode(), self.origin, *self._versions()))
 
@@ -332,14 +336,15 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
         figures: dict[str, float] = {}
         values: list[float] = []
         if task.last:
-            figures = dict(self.measure(torch.cat(self._logits), self.party.labels[self.plan.tested()]))
+            tested = self.plan.tested()
+            known = self.party.known[tested]
+            if known.any():
+                figures = dict(self.measure(torch.cat(self._logits)[known], self.party.labels[tested][known]))
             figures["train_loss"] = float(self._loss[0] / self._loss[1])
             self.history.append({"epoch": task.epoch, **figures})
             self._logits, self._loss = [], torch.zeros(2, dtype=torch.float64)
-            missing = [name for name in self.shared if name not in figures]
-            if missing:
-                raise UsageError(f"the contract shares {', '.join(missing)}, which this party does not measure")
-            values = [round(figures[name], DIGITS) for name in self.shared]
+            told = {} if self.undefined else figures
+            values = [round(told.get(name, _UNDEFINED), DIGITS) for name in self.shared]
         if values:
             self.guard.leaving(task, None)
         for channel in self.channels:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.lab.data.flights import MINUTES
 from tacit.lab.two_companies import Company, Progress, align_and_train, set_up

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from tacit.disk import make_folder
 from tacit.errors import StorageError, UsageError
-from tacit.one_shot.charges import TABLES, Charges
+from tacit.one_shot.charges import TABLES, Charges, as_last, is_last, stored_mechanism
 from tacit.one_shot.coins import Coins
 from tacit.one_shot.mechanisms import Mechanism, read_mechanism, sent_dtype
 from tacit.one_shot.records import (
@@ -110,16 +110,19 @@ class Book:
     def release(self, run_id: str, rows: Rows, mechanism: Mechanism, terms: Terms) -> NDArray[Any]:
         """What leaves of these rows: entered, frozen and paid for before it is returned, and the same when asked again.
 
-        `run_id` names this run over this alignment.
+        `run_id` names this run over this alignment. Which rows are asked for is the partner's choice, so nothing is
+        refused over what they have cost before: those of a unit that the budget has no room for are sent as what was
+        paid for them in this series, and where nothing was, as rows without a label; either for good.
         """
         parameters, keys = json.dumps(mechanism.parameters(), sort_keys=True), rows.keys
         with self._transaction():
             known = self._entered(run_id)
             if known is not None:
-                return self._again(*known, parameters, keys)
-            mine, labels = self._charged(rows, mechanism, terms)
-            self._within(terms)
-            sent = self.coins(*terms.coin).draw(mechanism, keys, labels)
+                return self._again(*known, parameters)
+            series = self._series(mechanism, terms)
+            mine = self._number("mechanisms", series=series, parameters=parameters)
+            labels, through = self._freeze(series, mine, mechanism, rows, terms)
+            sent = self._drawn(series, mechanism, terms.coin, keys, labels, through)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             facts = (now, terms.run, json.dumps(list(terms.partners)), mine, len(keys), mechanism.auc)
             seal = sealed(self._secret, run_id, parameters, keys, sent)
@@ -140,36 +143,26 @@ class Book:
         found: tuple[int, str] | None = self._db.execute(f"{asked} WHERE run_id = ?", (run_id,)).fetchone()
         return found
 
-    def _charged(self, rows: Rows, mechanism: Mechanism, terms: Terms) -> tuple[int, Numbers]:
-        """Freeze and charge what is released; the number of the mechanism, and the labels as they are frozen."""
+    def _series(self, mechanism: Mechanism, terms: Terms) -> int:
         self._for_good("unit", terms.unit, "what they add up to is counted by it: agree on that unit in contract.toml")
         by = str(list(terms.coin_id))
         self._for_good("coin_id", by, "by another one each row would have new coins, uncharged: put that one back")
-        series = self._number(
+        return self._number(
             "series", label=terms.label, definition=terms.definition, coin=mechanism.series, epoch=terms.epoch
         )
-        parameters = json.dumps(mechanism.parameters(), sort_keys=True)
-        mine = self._number("mechanisms", series=series, parameters=parameters)
-        return mine, self._freeze(series, mine, mechanism, rows)
 
     def coins(self, label: str, definition: str, epoch: int = 0) -> Coins:
         """The coins of a label."""
         return Coins(self._secret, column=label, definition=definition, epoch=epoch)
 
-    def _again(self, release: int, entered: str, asked: str, keys: Keys) -> NDArray[Any]:
-        """What was entered for this run before."""
-        sent, place, same = bytearray(), 0, True
-        stored = "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk"
-        for some, out in self._db.execute(stored, (release,)):  # all of them would be large
-            same &= keys[place : place + len(some) // 16].tobytes() == some
-            place += len(some) // 16
-            sent += out
-        if entered != asked or not same or place != len(keys):
-            what = "another mechanism" if entered != asked else "other rows"
+    def _again(self, release: int, entered: str, asked: str) -> NDArray[Any]:
+        """What was entered for this run before, whatever these rows are called now."""
+        if entered != asked:
             raise UsageError(
-                f"{self.path}: this run was released with {what}: put limit, odds and data back, or agree on a new run"
+                f"{self.path}: this run was released with another mechanism: put limit and odds back, or agree on a "
+                "new run"
             )
-        return np.frombuffer(sent, sent_dtype(read_mechanism(json.loads(entered))))
+        return self._stored(release, read_mechanism(json.loads(entered)))[1]
 
     def _for_good(self, name: str, value: str, why: str) -> None:
         self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
@@ -184,57 +177,110 @@ class Book:
         where = " AND ".join(f"{name} = ?" for name in row)
         return int(self._db.execute(f"SELECT id FROM {table} WHERE {where}", values).fetchone()[0])
 
-    def _freeze(self, series: int, mine: int, mechanism: Mechanism, rows: Rows) -> Numbers:
-        """Freeze what was never released, charge what was released more weakly; the labels as they are frozen."""
+    def _freeze(
+        self, series: int, mine: int, mechanism: Mechanism, rows: Rows, terms: Terms
+    ) -> tuple[Numbers, Numbers]:
+        """Freeze what was never released, charge what was released more weakly, and can be paid for.
+
+        The labels as they are frozen, and the numbers of the mechanisms that were paid for; 0 where nothing was.
+        """
         db, order = self._db, in_order(rows.keys)
         columns = "key BLOB PRIMARY KEY, unit BLOB, label INT"
         db.execute(f"CREATE TEMP TABLE IF NOT EXISTS asked ({columns}) WITHOUT ROWID")
+        db.execute("CREATE TEMP TABLE IF NOT EXISTS unpaid (key BLOB PRIMARY KEY) WITHOUT ROWID")
         db.execute("DELETE FROM temp.asked")
+        db.execute("DELETE FROM temp.unpaid")
         db.executemany("INSERT INTO temp.asked VALUES (?, ?, ?)", _each(rows, order))
-        frozen = "INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, ? FROM temp.asked ORDER BY key"
-        db.execute(frozen, (series, mine))
-        weaker = [
-            number
-            for number, parameters in db.execute("SELECT id, parameters FROM mechanisms WHERE series = ?", (series,))
-            if read_mechanism(json.loads(parameters)).auc < mechanism.auc
-        ]
-        if weaker:
-            marks = ", ".join("?" * len(weaker))
-            db.execute(
-                f"UPDATE frozen SET mechanism = ? WHERE series = ? AND mechanism IN ({marks})"
-                " AND key IN (SELECT key FROM temp.asked)",
-                (mine, series, *weaker),
-            )
+        weaker = {
+            number: parameters
+            for number, parameters, made in self._mechanisms(series)
+            if made.auc < mechanism.auc and not is_last(parameters)
+        }
+        db.execute("SAVEPOINT charging")
+        self._charge(series, mine, tuple(weaker))
         moved = db.execute(
-            "SELECT COUNT(DISTINCT a.key) FROM series s CROSS JOIN temp.asked a JOIN frozen f"
+            "INSERT INTO temp.unpaid SELECT DISTINCT a.key FROM series s CROSS JOIN temp.asked a JOIN frozen f"
             " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
-        ).fetchone()[0]
-        if moved:
-            raise UsageError(
-                f"{moved} rows were released under another unit than they have now: what a unit's labels add up to is "
-                "counted by it, so it stays; put the unit's column back as it was"
-            )
+        ).rowcount
+        over = Charges(db).over(terms.budget, terms.odds_budget, "WHERE unit IN (SELECT unit FROM temp.asked)")
+        if moved or over:
+            db.execute("ROLLBACK TO charging")
+            self._charge_others(series, mine, weaker, over)
         found = db.execute(
-            "SELECT f.label FROM temp.asked a CROSS JOIN frozen f ON f.series = ? AND f.key = a.key ORDER BY a.key",
+            "SELECT f.label, coalesce(f.mechanism, 0) FROM temp.asked a CROSS JOIN frozen f ON f.series = ?"
+            " AND f.key = a.key ORDER BY a.key",
             (series,),
         )
-        labels = np.empty(len(order), np.int64)
-        labels[order] = np.fromiter((label for (label,) in found), np.int64, len(order))
-        return labels
+        frozen = np.empty((len(order), 2), np.int64)
+        frozen[order] = np.fromiter(found, np.dtype((np.int64, 2)), len(order))
+        return frozen[:, 0].copy(), frozen[:, 1].copy()
 
-    def _within(self, terms: Terms) -> None:
-        """Refuse what would come to more than the budgets for any unit that is asked about."""
-        for charge in Charges(self._db).all("WHERE unit IN (SELECT unit FROM temp.asked)"):
-            for name, what, value, most in (
-                ("budget", "leak AUC", charge.auc, terms.budget),
-                ("odds_budget", "factor of the odds", charge.odds, terms.odds_budget),
-            ):
-                if most is not None and value > most + 1e-9:
-                    raise UsageError(
-                        f"{name} = {most:g}: with this release {charge.units} of the units here would come to a {what} "
-                        f"of {value:.4g} over all releases ({charge.releases}): lower limit or odds, leave these rows "
-                        f"out, or raise {name} in party.toml"
-                    )
+    def _charge(self, series: int, mine: int, weaker: Sequence[int], but: str = "") -> None:
+        """Freeze and charge what is asked for, but for some of it."""
+        others = f"key NOT IN ({but})" if but else "1"
+        self._db.execute(
+            f"INSERT OR IGNORE INTO frozen SELECT ?, key, unit, label, ? FROM temp.asked WHERE {others} ORDER BY key",
+            (series, mine),
+        )
+        if weaker:
+            marks = ", ".join("?" * len(weaker))
+            self._db.execute(
+                f"UPDATE frozen SET mechanism = ? WHERE series = ? AND mechanism IN ({marks})"
+                f" AND key IN (SELECT key FROM temp.asked WHERE {others})",
+                (mine, series, *weaker),
+            )
+
+    def _charge_others(self, series: int, mine: int, weaker: Mapping[int, str], over: Sequence[bytes]) -> None:
+        """Freeze and charge all but the rows of units that were moved or are over a budget: these have had their last.
+
+        A row that was moved was released under another unit than it has now: what a unit's labels add up to is counted
+        by it, so it stays.
+        """
+        db, unpaid = self._db, "SELECT key FROM temp.unpaid"
+        db.execute(
+            "INSERT INTO temp.unpaid SELECT DISTINCT a.key FROM series s CROSS JOIN temp.asked a JOIN frozen f"
+            " ON f.series = s.id AND f.key = a.key WHERE f.unit != a.unit"
+        )
+        db.execute("CREATE TEMP TABLE IF NOT EXISTS exceeded (unit BLOB PRIMARY KEY) WITHOUT ROWID")
+        db.execute("DELETE FROM temp.exceeded")
+        db.executemany("INSERT INTO temp.exceeded VALUES (?)", ((unit,) for unit in over))
+        few = "SELECT key FROM temp.asked WHERE unit IN (SELECT unit FROM temp.exceeded)"
+        db.execute(f"INSERT OR IGNORE INTO temp.unpaid {few}")
+        self._charge(series, mine, tuple(weaker), unpaid)
+        db.execute(
+            f"INSERT OR IGNORE INTO frozen SELECT ?, key, unit, -1, NULL FROM temp.asked WHERE key IN ({unpaid})",
+            (series,),
+        )
+        for number, parameters in weaker.items():
+            last = self._number("mechanisms", series=series, parameters=as_last(parameters))
+            db.execute(
+                f"UPDATE frozen SET mechanism = ? WHERE series = ? AND mechanism = ? AND key IN ({unpaid})",
+                (last, series, number),
+            )
+
+    def _mechanisms(self, series: int) -> Iterator[tuple[int, str, Mechanism]]:
+        """Those of a series: their numbers, their parameters as they are stored, and what these make."""
+        asked = "SELECT id, parameters FROM mechanisms WHERE series = ?"
+        for number, parameters in self._db.execute(asked, (series,)).fetchall():
+            yield number, parameters, stored_mechanism(parameters)
+
+    def _drawn(
+        self,
+        series: int,
+        mechanism: Mechanism,
+        coin: tuple[str, str, int],
+        keys: Keys,
+        labels: Numbers,
+        through: Numbers,
+    ) -> NDArray[Any]:
+        """What leaves of these rows: each through this mechanism, or through a weaker one that was its last."""
+        coins = self.coins(*coin)
+        sent = coins.draw(mechanism, keys, labels)
+        for number, parameters, last in self._mechanisms(series):
+            some = np.flatnonzero(through == number)
+            if len(some) and is_last(parameters) and last.auc < mechanism.auc:
+                sent[some] = coins.draw(last, keys[some], labels[some])
+        return sent
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +314,7 @@ class Book:
         for number, run_id, run, seal, parameters, series, *coin in self._db.execute(asked).fetchall():
             mechanism = read_mechanism(json.loads(parameters))
             keys, sent = self._stored(number, mechanism)
-            drawn = self.coins(*coin).draw(mechanism, keys, self._frozen(series, keys))
+            drawn = self._drawn(series, mechanism, tuple(coin), keys, *self._frozen(series, keys))
             if not np.array_equal(drawn, sent) or seal != sealed(self._secret, run_id, parameters, keys, sent):
                 raise StorageError(
                     f"{self.path}: what the run {run!r} was sent is not what the secret and the frozen labels give: the"
@@ -284,16 +330,34 @@ class Book:
         keys, sent = (b"".join(parts) for parts in zip(*found, strict=True))
         return np.frombuffer(keys, np.uint8).reshape(-1, 16), np.frombuffer(sent, sent_dtype(mechanism))
 
-    def _frozen(self, series: int, keys: Keys) -> Numbers:
-        places, labels, missing = Places(keys), np.empty(len(keys), np.int64), np.ones(len(keys), np.bool_)
-        kept = self._db.execute("SELECT key, label FROM frozen WHERE series = ?", (series,))
+    def _frozen(self, series: int, keys: Keys) -> tuple[Numbers, Numbers]:
+        """The labels of these rows as they are frozen, and the numbers of the mechanisms that were paid for."""
+        places, found, missing = Places(keys), np.empty((len(keys), 2), np.int64), np.ones(len(keys), np.bool_)
+        asked = "SELECT key, label, coalesce(mechanism, 0) FROM frozen WHERE series = ?"
+        kept = self._db.execute(asked, (series,))
         while some := kept.fetchmany(_CHUNK):
-            at = places.of(key for key, _ in some)
-            labels[at[at >= 0]] = np.array([label for _, label in some], np.int64)[at >= 0]
+            at = places.of(key for key, _, _ in some)
+            found[at[at >= 0]] = np.array([row[1:] for row in some], np.int64)[at >= 0]
             missing[at[at >= 0]] = False
         if missing.any():
             raise StorageError(f"{self.path}: labels of a release are missing: bring the book back as it was")
-        return labels
+        return found[:, 0].copy(), found[:, 1].copy()
+
+    def unpaid(self, run_id: str) -> int:
+        """How many rows of a run went through a weaker mechanism, or had no label, for want of a budget or a unit."""
+        number, parameters = self._entered(run_id) or (0, "")
+        if not number:
+            return 0
+        (series,) = self._db.execute(
+            "SELECT m.series FROM releases r JOIN mechanisms m ON m.id = r.mechanism WHERE r.id = ?", (number,)
+        ).fetchone()
+        mechanism = stored_mechanism(parameters)
+        last = [one for one, said, made in self._mechanisms(series) if is_last(said) and made.auc < mechanism.auc]
+        marks = ", ".join("?" * len(last))
+        some = f"SELECT 1 FROM frozen WHERE series = ? AND (mechanism IS NULL OR mechanism IN ({marks})) LIMIT 1"
+        if self._db.execute(some, (series, *last)).fetchone() is None:
+            return 0
+        return int(np.isin(self._frozen(series, self._stored(number, mechanism)[0])[1], [0, *last]).sum())
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -35,7 +35,7 @@ from tacit.one_shot.numbers import NumberFlips
 from tacit.one_shot.reading import Reader, labels_of
 from tacit.one_shot.records import Charge, Summary
 from tacit.one_shot.releasing import Home, Released, above_floor, release
-from tacit.one_shot.target import Target, figures, read_target
+from tacit.one_shot.target import Labels, Target, figures, read_target
 
 _WIDE = 100  # characters of a line of a result
 
@@ -229,7 +229,10 @@ def _table(features: Any, labels: Any, own: Any, exchange: Exchange, test_share:
     order = np.random.default_rng([seed, 7]).permutation(total)
     reader = Reader.fit(features, order[:train], "features")
     owner = None if own is None else Reader.fit(own, order[:train], "own")
-    target = read_target(column[order], exchange, train=train, rows=order)
+    told = Labels(column.name, exchange)
+    told.add(column)
+    told.check()
+    target = read_target(column[order], exchange, order)
     mine = _nothing(total) if owner is None else owner.read(own, "own")
     rows, place = reader.read(features, "features"), torch.from_numpy(order)
     return _Table(rows[place], mine[place], target, order, train, (reader, owner), exchange)

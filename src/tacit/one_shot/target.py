@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -32,12 +33,27 @@ class Target:
         return len(self.values)
 
 
-def read_target(column: pl.Series, exchange: Exchange, *, train: int, rows: NDArray[np.int64] | None = None) -> Target:
-    """The labels of a column, or an error that names the first row that is wrong."""
+def read_target(column: pl.Series, exchange: Exchange, rows: NDArray[np.int64] | None = None) -> Target:
+    """The labels of a column, or an error that names the first row that is wrong.
+
+    How they are distributed is no matter here: these may be the aligned rows, which a partner has chosen.
+    """
+    values, known = label_values(column, exchange, rows)
+    if exchange.target == "number":
+        definition = f"number from {exchange.low!r} to {exchange.high!r} in {exchange.cells} cells"
+        return Target("number", 0, values, known, definition)
+    classes = np.where(known, values, -1).astype(np.int64)
+    return Target("classes", exchange.classes, classes, known, f"{exchange.classes} classes")
+
+
+def label_values(
+    column: pl.Series, exchange: Exchange, rows: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The values of a column of labels, and where there is one; an error names the first row with one that can't be."""
     values = to_float(column).fill_null(np.nan).to_numpy()
-    number = np.arange(len(values)) if rows is None else rows
     known = ~np.isnan(values)
-    odd = np.flatnonzero(~known & column.is_not_null().to_numpy())
+    told = column.fill_nan(None) if column.dtype.is_float() else column
+    odd = np.flatnonzero(~known & told.is_not_null().to_numpy())
     if exchange.target == "classes":
         inside = (values >= 0) & (values < exchange.classes) & (values == np.floor(values))
         odd = np.union1d(odd, np.flatnonzero(known & ~inside))
@@ -45,34 +61,57 @@ def read_target(column: pl.Series, exchange: Exchange, *, train: int, rows: NDAr
         odd = np.union1d(odd, np.flatnonzero(np.isinf(values)))
     if len(odd):
         first = int(odd[0])
+        number = first if rows is None else int(rows[first])
         wanted = f"a class from 0 to {exchange.classes - 1}" if exchange.target == "classes" else "a finite number"
         raise LabelsError(
-            f"row {number[first]} has the label {column[first]!r} in the column {column.name!r} (and {len(odd) - 1} "
-            f"others): the contract says {wanted}; correct them, or leave them empty"
+            f"row {number} has the label {column[first]!r} in the column {column.name!r} (and {len(odd) - 1} others): "
+            f"the contract says {wanted}; correct them, or leave them empty"
         )
-    if not known[:train].any():
-        raise LabelsError(f"none of the {train} training rows has a label in the column {column.name!r}: name another")
-    if exchange.target == "number":
-        definition = f"number from {exchange.low!r} to {exchange.high!r} in {exchange.cells} cells"
-        return Target("number", 0, values, known, definition)
-    kinds = np.unique(values[:train][known[:train]])
-    if len(kinds) == 1:
-        raise LabelsError(
-            f"all labels of the {train} training rows are {kinds[0]:g} in the column {column.name!r}: there is nothing "
-            "to learn; name another column, or align more rows"
-        )
-    share = float((values[:train][known[:train]] == (1 if exchange.rare == "positive" else 0)).mean())
-    if exchange.rare != "neither" and share > _RARE:  # a public word about the rare class that the labels contradict
-        raise LabelsError(
-            f'the contract says rare = "{exchange.rare}", and {share:.1%} of the labels in {column.name!r} are of that '
-            "class: agree on the other one, or on neither"
-        )
-    classes = np.where(known, values, -1).astype(np.int64)
-    return Target("classes", exchange.classes, classes, known, f"{exchange.classes} classes")
+    return values, known
+
+
+@dataclass
+class Labels:
+    """What is known of a whole table's labels, block by block: whether anything can be learnt of them."""
+
+    column: str
+    exchange: Exchange
+    counts: dict[float, int] = field(default_factory=dict)  # of each class; of numbers under 0
+
+    def add(self, column: pl.Series, rows: NDArray[np.int64] | None = None) -> None:
+        """The next rows; an error names the first one that is wrong."""
+        values, known = label_values(column, self.exchange, rows)
+        if self.exchange.target == "number":
+            self.counts[0.0] = self.counts.get(0.0, 0) + int(known.sum())
+            return
+        for value, count in zip(*np.unique(values[known], return_counts=True), strict=True):
+            self.counts[float(value)] = self.counts.get(float(value), 0) + int(count)
+
+    def check(self) -> None:
+        """Refuse a table of which nothing can be learnt, or that contradicts the contract."""
+        total, exchange = sum(self.counts.values()), self.exchange
+        if not total:
+            raise LabelsError(f"no row has a label in the column {self.column!r}: name another")
+        if exchange.target == "number":
+            return
+        if len(self.counts) == 1:
+            raise LabelsError(
+                f"all labels are {next(iter(self.counts)):g} in the column {self.column!r}: there is nothing to learn; "
+                "name another column"
+            )
+        share = self.counts.get(1.0 if exchange.rare == "positive" else 0.0, 0) / total
+        if exchange.rare != "neither" and share > _RARE:  # a public word that the labels contradict
+            raise LabelsError(
+                f'the contract says rare = "{exchange.rare}", and {share:.1%} of the labels in {self.column!r} are of '
+                "that class: agree on the other one, or on neither"
+            )
 
 
 def figures(target: Target, rows: slice, scores: NDArray[np.float64]) -> dict[str, float]:
-    """How well scores tell the labels of some rows: AUC of two classes, and what more classes and numbers have."""
+    """How well scores tell the labels of some rows: AUC of two classes, and what more classes and numbers have.
+
+    A figure that these labels leave undefined is not among them.
+    """
     known = target.known[rows]
     truth, score = target.values[rows][known], scores[known]
     if not len(truth):
@@ -81,13 +120,21 @@ def figures(target: Target, rows: slice, scores: NDArray[np.float64]) -> dict[st
         error = float(np.mean((truth - score) ** 2))
         spread = float(truth.var())
         return {"test_r2": 1 - error / spread if spread else 0.0, "test_rmse": error**0.5}
-    if target.classes == 2:
-        return {"test_auc": _auc(score, truth == 1)}
-    each = [_auc(score[:, k], truth == k) for k in range(target.classes)]
-    return {"test_auc": float(np.mean(each)), "test_accuracy": float((score.argmax(1) == truth).mean())}
+    each = [_auc(score[:, k] if score.ndim == 2 else score, truth == k) for k in _told_apart(target.classes)]
+    defined = [value for value in each if value is not None]
+    found = {"test_auc": float(np.mean(defined))} if len(defined) == len(each) else {}
+    if target.classes > 2:
+        found["test_accuracy"] = float((score.argmax(1) == truth).mean())
+    return found
 
 
-def _auc(score: NDArray[np.float64], positive: NDArray[np.bool_]) -> float:
+def _told_apart(classes: int) -> Sequence[int]:
+    """The classes that are told from all others: of two the second one, which says it all."""
+    return [1] if classes == 2 else range(classes)
+
+
+def _auc(score: NDArray[np.float64], positive: NDArray[np.bool_]) -> float | None:
+    """None where there is one class alone."""
     if positive.all() or not positive.any():
-        return 0.5
+        return None
     return float(auc(torch.from_numpy(np.ascontiguousarray(score, np.float64)), torch.from_numpy(positive).long()))

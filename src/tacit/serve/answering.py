@@ -15,9 +15,10 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from tacit.align.directory import Directory
 from tacit.align.encoder import Inputs
 from tacit.align.ids import read_ids
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.departures import counted_book, counted_predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello
@@ -30,7 +31,7 @@ from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
 from tacit.serve.online import Log, Metrics, feature_limits, purpose
 from tacit.serve.rows import FileRows, Rows
-from tacit.serve.tokens import Directory, token_key, tokens_of
+from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer, last_words, refusal
 

@@ -16,7 +16,7 @@ from tacit.align.curve import Engine
 from tacit.align.history import newest
 from tacit.align.ids import Ids
 from tacit.company import seals
-from tacit.company.align import Aligned, Found, Work
+from tacit.company.align import Found, Work
 from tacit.company.departures import counted_predictions
 from tacit.company.folder import Folder
 from tacit.company.meeting import Purpose, alignment_limits
@@ -24,7 +24,7 @@ from tacit.company.run_files import PREDICTIONS
 from tacit.company.verdict import now
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.serve.job import rows_of_chunk
+from tacit.serve.job import Matched, rows_of_chunk
 from tacit.serve.tokens import SIZE
 from tacit.wire.codec import AtMost, Limit
 from tacit.wire.line import Alarm, Waiting, refused_by
@@ -104,7 +104,7 @@ def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
         seals.append(where / PREDICTIONS, {"time": now(), **said})
 
 
-def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Aligned) -> None:
+def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Matched) -> None:
     """Refuse a label party that has asked for too many rows by key in 30 days, in all runs together.
 
     Rows that were answered in this prediction before are free.

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Encoder, Inputs
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.company.one_shot_common import run_id, threads_of
 from tacit.company.one_shot_features import shown

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder, Inputs
-from tacit.company.align import columns_of
 from tacit.company.audit import find_run
+from tacit.company.check import columns_of
 from tacit.company.export import clear, parts_of, weights_of
 from tacit.company.folder import Folder
 from tacit.disk import write_json
@@ -157,7 +157,7 @@ def trained_encoder(folder: Folder, where: Path, data: str | None) -> Encoder:
     """
     columns, inputs = columns_of(folder), where / "inputs"
     if not columns.names and not inputs.exists():  # of a label party without columns of its own
-        return Encoder(columns, (), ())
+        return Encoder(columns, (), (), ())
     try:
         about, state = json.loads((inputs / MANIFEST).read_bytes()), (inputs / "encoder.json").read_bytes()
         whole = about["encoder"] == hashlib.sha256(state).hexdigest() and data in (None, about["digest"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
@@ -10,13 +11,14 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.company.align import FILE, Aligned, read
+from tacit.align.arrays import numbers
 from tacit.company.folder import Folder
 from tacit.contracts import Message
 from tacit.disk import held, known_json, make_folder, replaced, storing, write_json
@@ -26,12 +28,25 @@ CHUNK = 1 << 20
 """Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_FACTS, _SENT = "facts.json", "sent.json"
+_FACTS, _SENT, _MATCHED, _ROWS = "facts.json", "sent.json", "matched.json", "rows.npy"
 
 
 def rows_of_chunk(width: int) -> int:
     """Rows of a message, of so many bytes each."""
     return max(1, CHUNK // width)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Which rows of a file are asked for, in the order in which they are sent."""
+
+    id: str  # what both sides call it
+    rows: NDArray[np.int64]  # their numbers in the file, read from disk as they are used; -1 for one that is not there
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.rows)
 
 
 @contextmanager
@@ -55,7 +70,6 @@ class Job:
             raise RefusedError("job", f"{name[:40]!r} is no name of a prediction: 32 hex digits are")
         self.name = name
         self.folder = run / "predictions" / name
-        self._run = run.name
         self._facts = dict(facts)
         if known_json(self.folder / _FACTS) != self._facts:
             self.discard()
@@ -82,14 +96,25 @@ class Job:
         """Write down that the last of it is about to leave, and what all of it is."""
         write_json(self.folder / _SENT, about)
 
+    def settle(self, id: str, rows: NDArray[np.int64]) -> None:
+        """Write down which rows are asked for: their numbers first, then the file that says they are there."""
+        path = self.folder / _ROWS
+        replaced(path, lambda file: np.lib.format.write_array(file, rows, version=(1, 0)))
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        write_json(self.folder / _MATCHED, {"id": id, "rows": digest})
+
     @property
-    def matched(self) -> Aligned | None:
-        """Which rows are asked for, in the order in which they are sent; None where that is not settled yet."""
-        if not (self.folder / FILE).exists():
+    def matched(self) -> Matched | None:
+        """Which rows are asked for; None where that is not settled yet, or torn or spoilt, and so settled again."""
+        said = known_json(self.folder / _MATCHED)
+        if not isinstance(said, dict) or set(said) != {"id", "rows"}:
             return None
         try:
-            return read(self.folder, self._run)
-        except StorageError:  # torn or spoilt: it is settled again
+            with (self.folder / _ROWS).open("rb") as file:
+                whole = hashlib.file_digest(file, "sha256").hexdigest() == said["rows"]
+            return Matched(str(said["id"]), numbers(self.folder / _ROWS, "int64")) if whole else None
+        except (OSError, ValueError):
             return None
 
 

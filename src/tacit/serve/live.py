@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.serve.account import Account
 from tacit.serve.asked import Asked, Form

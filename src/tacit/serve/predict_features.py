@@ -19,7 +19,7 @@ from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns
-from tacit.company.align import Aligned, aligned, store
+from tacit.company.aligned import aligned
 from tacit.company.departures import counted_book, counted_predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet
@@ -41,7 +41,7 @@ from tacit.serve.conversation import (
 )
 from tacit.serve.exchange_half import ExchangeEmbedder
 from tacit.serve.halves import Embedder
-from tacit.serve.job import Job, forget_sent, last_sent, parts, stored_rows, tidy
+from tacit.serve.job import Job, Matched, forget_sent, last_sent, parts, stored_rows, tidy
 from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
 from tacit.wire.line import last_words
@@ -191,10 +191,7 @@ class Delivering:
         else:
             with best_engine() as engine:
                 found = private_match(self.folder, ids, engine, {link.peer: link}, self.telling)
-            store(
-                job.folder, run=self.folder.terms.run, id=found.id, seed=found.seed, digest=found.digest,
-                rows=ids.rows[found.positions],
-            )  # fmt: skip
+            job.settle(found.id, ids.rows[found.positions])
         self.telling.trace("matched")
 
     def _take_tokens(self, table: TokenTable, link: Link, job: Job, count: int) -> None:
@@ -219,14 +216,14 @@ class Delivering:
             done, step = done + len(tokens), step + 1
             self.telling.progress("looking rows up", done, count)
         digest = hashed.hexdigest()
-        store(job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+        job.settle(digest, rows)
         for name in ("asked", "before"):
             remove(job.folder / name)
         link.send(control("hello", 3, {}))
 
     # --- what leaves ---
 
-    def _deliver(self, link: Link, job: Job, asked: Aligned) -> Delivered:
+    def _deliver(self, link: Link, job: Job, asked: Matched) -> Delivered:
         """Send the embeddings."""
         width = 1 + self.embedder.width
         vars(self).pop("_ids", None)  # they are read again where rows are matched again
@@ -263,7 +260,7 @@ class Delivering:
             yield block[chosen], chosen + start, at[chosen]
             start += len(block)
 
-    def _embed(self, fresh: Path, asked: Aligned) -> None:
+    def _embed(self, fresh: Path, asked: Matched) -> None:
         """Embed what is asked for, in the order of the table, each row to its place: memory does not grow with rows."""
         places = places_in(fresh / "places", asked.rows)
         whole: NDArray[np.uint8] = new_file(fresh / "rows.bin", "uint8", [asked.count, 1 + self.embedder.width])
@@ -275,7 +272,7 @@ class Delivering:
             self.telling.progress("embedding", done, asked.count)
             let_go(whole)
 
-    def _enter(self, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int) -> None:
+    def _enter(self, peer: str, job: Job, asked: Matched, whole: NDArray[np.uint8], known: int) -> None:
         """Write down what is about to leave, before it does."""
         if isinstance(self.embedder, ExchangeEmbedder):
             self._ship(self.embedder, peer, job, asked, whole, known)
@@ -287,7 +284,7 @@ class Delivering:
             )  # fmt: skip
 
     def _ship(
-        self, half: ExchangeEmbedder, peer: str, job: Job, asked: Aligned, whole: NDArray[np.uint8], known: int
+        self, half: ExchangeEmbedder, peer: str, job: Job, asked: Matched, whole: NDArray[np.uint8], known: int
     ) -> None:
         """Into the book of embeddings, by which later releases are attacked together with what has left."""
         form, run = half.coding.form, self.folder.terms.run

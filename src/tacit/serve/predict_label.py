@@ -19,7 +19,7 @@ from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns, scan
-from tacit.company.align import Aligned, aligned, store
+from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.company.meeting import meet, server
 from tacit.contracts import Link, Message
@@ -37,7 +37,7 @@ from tacit.serve.conversation import (
     record,
 )
 from tacit.serve.halves import Scorer, encoded, pin
-from tacit.serve.job import Inbox, Job
+from tacit.serve.job import Inbox, Job, Matched
 from tacit.serve.scores import Scoring, Written
 from tacit.serve.tokens import TokenTable, token_key
 from tacit.wire.codec import control
@@ -135,7 +135,7 @@ class Asking:
         if file_facts(self.source) != self._facts["file"]:
             raise DataError(f"{self.source} was changed while it was scored: start again, once it is whole")
 
-    def inboxes(self, asked: Aligned) -> dict[str, Inbox]:
+    def inboxes(self, asked: Matched) -> dict[str, Inbox]:
         """Where the embeddings of each feature party come to."""
         return {
             name: Inbox(self.job.folder / f"{name}.bin", asked.count, 1 + width)
@@ -214,10 +214,7 @@ class Asking:
             return
         with best_engine() as engine:
             found = private_match(self.folder, ids, engine, links, self.telling)
-        store(
-            self.job.folder, run=self.folder.terms.run, id=found.id, seed=found.seed, digest=found.digest,
-            rows=ids.rows[found.positions],
-        )  # fmt: skip
+        self.job.settle(found.id, ids.rows[found.positions])
         self.telling.trace("matched")
 
     def _send_tokens(self, ids: TokenTable, links: Mapping[str, Link]) -> None:
@@ -237,7 +234,7 @@ class Asking:
         for link in links.values():  # else a refusal would be left unread
             heard(link, "hello", 3, {}, self.telling, "it looks rows up")
         digest = hashed.hexdigest()
-        store(self.job.folder, run=self.folder.terms.run, id=digest, seed=0, digest=digest, rows=rows)
+        self.job.settle(digest, rows)
         remove(self.job.folder / "asked")
         self.telling.trace("matched")
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from tacit.align.arrays import let_go, places_in
 from tacit.align.sources import blocks
-from tacit.company.align import Aligned
 from tacit.disk import make_folder, replaced
 from tacit.errors import UsageError
 from tacit.serve.halves import Scorer
+from tacit.serve.job import Matched
 
 _UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
 _SINKS: dict[str, Callable[[pl.LazyFrame, IO[bytes]], object]] = {
@@ -55,7 +55,7 @@ class Scoring:
     ids: tuple[str, ...]  # its columns that name a row
     scorer: Scorer  # the label party's half
     fallback: bool  # whether rows that not all parties have are scored without their embeddings
-    asked: Aligned  # which rows of the file were asked for, in the order in which embeddings came
+    asked: Matched  # which rows of the file were asked for, in the order in which embeddings came
     # of each feature party: for each of these rows whether it has it, then the embedding
     received: Mapping[str, NDArray[np.uint8]]
     folder: Path  # where parts are kept

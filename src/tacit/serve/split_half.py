@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tacit.align.arrays import mapped
 from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder, Inputs
-from tacit.company.align import aligned
+from tacit.company.aligned import aligned
 from tacit.company.export import weights_of
 from tacit.company.folder import Folder
 from tacit.company.models import build, cuts_of, optimizer

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.arrays import let_go
+from tacit.align.directory import Directory
 from tacit.align.ids import IdReport, Reading, distinct
 from tacit.align.sources import Source
-from tacit.company.align import Aligned
+from tacit.company.aligned import Aligned
 from tacit.disk import storing
 from tacit.one_shot.records import Keys, keyed
 
@@ -37,26 +38,6 @@ def token_key(rows: Aligned) -> bytes:
 def tokens_of(key: bytes, hashes: NDArray[np.uint8]) -> Keys:
     """The tokens of some ids, whose hashes `read_ids` gives.  (ids, 16)"""
     return keyed(key, hashes, "token")
-
-
-class Directory:
-    """Which row of a table a token means; no two of the tokens (ids, 16) are alike."""
-
-    def __init__(self, tokens: Keys, rows: NDArray[np.int64]) -> None:
-        words = np.ascontiguousarray(tokens).view(np.uint64)
-        order = np.argsort(words[:, 0])
-        self._words, self._rows = words[order], rows[order]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def rows(self, tokens: Keys) -> NDArray[np.int64]:
-        """The row of each token; -1 for one that is of no id of the table."""
-        if not len(self._rows):
-            return np.full(len(tokens), -1, np.int64)
-        asked = np.ascontiguousarray(tokens).view(np.uint64)
-        at = np.minimum(np.searchsorted(self._words[:, 0], asked[:, 0]), len(self._rows) - 1)
-        return np.where((self._words[at] == asked).all(axis=1), self._rows[at], -1)
 
 
 # --- the tokens of a large table, in a file; its directory is in memory ----------------------------------------------

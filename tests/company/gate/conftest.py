@@ -11,12 +11,11 @@ import polars as pl
 import pytest
 from safetensors.torch import load_file
 
-from tacit.company.align import store
 from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.train import train
 from tacit.errors import TacitError
-from tests.companies import contract, two_companies
+from tests.companies import align_rows, contract, two_companies
 from tests.torture.world import free_port
 
 RUN = "gated"
@@ -85,8 +84,7 @@ class Companies:
         for path in (self.airline, self.airport):
             folder = Folder(path)
             own = np.arange(ROWS) if folder.config.role == "label" else ROWS - 1 - np.arange(ROWS)
-            where = folder.run_folder(folder.contract)
-            store(where, run=name, id=name.encode().hex(), seed=1, digest="00", rows=own)
+            align_rows(folder, own, id=name.encode().hex(), seed=1, digest="00")
         return self
 
     def train(self, airline=lambda point: None, airport=lambda point: None, patience=60):

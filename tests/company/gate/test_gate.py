@@ -190,13 +190,13 @@ def test_decisions_of_another_version_are_refused(gated):
     assert "gate.jsonl: its decisions are of another version" in str(airline)
 
 
-def test_a_limit_needs_followed_examples_of_both_classes(gated):
-    """Else the attacks on all visits can't be tried, and what they would say is not known before all was sent."""
+def test_where_followed_examples_are_of_one_class_a_limit_pauses_before_the_first_gradient(gated):
+    """The attacks on all visits can't be tried, and what they would say is not known before all was sent."""
     gated.set('limit = 0.97\nrecord = { last = 8, follow = 1 }\nprotect.gradient = { name = "iso", t = 3.0 }')
     airline, _ = gated.train()
-    assert isinstance(airline, UsageError)
-    assert "all of one class" in str(airline)
-    assert kinds(gated.run(gated.airline)) == set()
+    assert isinstance(airline, LimitError)
+    assert "before epoch 1" in str(airline)
+    assert "no attack could be tried" in str(airline)
 
 
 def test_a_paused_run_goes_on_under_a_higher_limit(gated):

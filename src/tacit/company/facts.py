@@ -1,0 +1,154 @@
+"""What a party never forgets, in one SQLite file of its folder: which ids were aligned, and which runs use them.
+
+Ids are in it as keyed hashes: without the party's secret none can be tried. The format has a version; every later
+version of Tacit reads this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import StorageError
+from tacit.one_shot.records import Keys, keyed, sqlite_errors
+
+FILE = "facts.sqlite"
+"""In the party's folder."""
+
+_VERSION = 1
+_CHUNK = 1 << 16  # keys that lie together
+_TABLES = """
+CREATE TABLE owner (said TEXT NOT NULL);
+CREATE TABLE alignments (id TEXT PRIMARY KEY, time TEXT NOT NULL, fields TEXT NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE aligned (
+    alignment TEXT NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, PRIMARY KEY (alignment, chunk));
+CREATE TABLE runs (run TEXT PRIMARY KEY, alignment TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One alignment, as it is written down."""
+
+    id: str  # digest of all parties' commitments: the name of this alignment
+    parties: tuple[str, ...]  # that took part, this one included, sorted
+    columns: tuple[str, ...]  # that name a row here
+    count: int  # rows that all parties have
+    whole: int  # usable ids of the table that was aligned; the common ones are some of them
+    seed: int  # draws the batches; nobody chose it
+    digest: str  # keyed digest of the common ids in their order, equal on all sides
+
+
+class Facts:
+    """See this module. Every call opens the file and closes it again: several commands may run at once."""
+
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self.path = path
+        self._secret = hmac.digest(secret, b"tacit facts 1", "sha256")
+        self._said = hmac.digest(self._secret, b"whose facts these are", "sha256").hex()
+
+    def keys_of(self, hashes: NDArray[np.uint8]) -> Keys:
+        """By what ids are known here, from their hashes.  (ids, 16)"""
+        return keyed(self._secret, hashes, "aligned")
+
+    def add(self, alignment: Alignment, keys: Keys) -> None:
+        """Write an alignment down: the keys of the common ids first, in their order, then those of all other ids."""
+        fields = json.dumps(asdict(alignment), sort_keys=True)
+        with self._open() as db:
+            now, seal = datetime.now(UTC).isoformat(timespec="seconds"), self._seal(fields, keys)
+            db.execute("INSERT INTO alignments VALUES (?, ?, ?, ?)", (alignment.id, now, fields, seal))
+            for at, start in enumerate(range(0, len(keys), _CHUNK)):
+                part = keys[start : start + _CHUNK].tobytes()
+                db.execute("INSERT INTO aligned VALUES (?, ?, ?)", (alignment.id, at, part))
+            self._forget_others(db, alignment)
+
+    def latest(self, parties: Sequence[str], columns: Sequence[str] | None) -> Alignment | None:
+        """The newest alignment of these parties by these columns, or by any if none are given, if there is one."""
+        with self._open() as db:
+            every = db.execute("SELECT fields FROM alignments ORDER BY rowid DESC").fetchall()
+        found = [_read(fields) for (fields,) in every]
+        alike = (each for each in found if each.parties == tuple(sorted(parties)))
+        return next((each for each in alike if columns is None or each.columns == tuple(columns)), None)
+
+    def of_run(self, run: str) -> Alignment | None:
+        """The alignment that a run was begun with, if it was begun."""
+        asked = "SELECT fields FROM runs JOIN alignments ON id = alignment WHERE run = ?"
+        with self._open() as db:
+            found = db.execute(asked, (run,)).fetchone()
+        return None if found is None else _read(found[0])
+
+    def runs(self) -> set[str]:
+        """All runs that have begun."""
+        with self._open() as db:
+            return {run for (run,) in db.execute("SELECT run FROM runs")}
+
+    def begin(self, run: str, alignment: Alignment) -> None:
+        """From now on a run has this alignment, whatever is aligned later; where it has one already, that stays."""
+        with self._open() as db:
+            db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (run, alignment.id))
+
+    def keys(self, alignment: Alignment) -> Keys:
+        """The keys that were added with an alignment.  (whole, 16)"""
+        with self._open() as db:
+            chunks = db.execute("SELECT keys FROM aligned WHERE alignment = ? ORDER BY chunk", (alignment.id,))
+            keys = np.frombuffer(b"".join(part for (part,) in chunks), np.uint8)
+            found = db.execute("SELECT fields, seal FROM alignments WHERE id = ?", (alignment.id,)).fetchone()
+        keys = keys[: len(keys) // 16 * 16].reshape(-1, 16)
+        if len(keys) != alignment.whole or found is None or self._seal(found[0], keys) != found[1]:
+            raise StorageError(
+                f"{self.path}: the alignment {alignment.id[:8]} is not as it was written down: bring the file back, or "
+                "run `tacit align --again` on all sides"
+            )
+        return keys
+
+    def _seal(self, fields: str, keys: Keys) -> str:
+        return hmac.digest(self._secret, fields.encode() + hashlib.sha256(keys.tobytes()).digest(), "sha256").hex()
+
+    def _forget_others(self, db: sqlite3.Connection, newest: Alignment) -> None:
+        """Of the same parties and columns only the newest alignment is asked for, and those of runs that have begun."""
+        used = {id for (id,) in db.execute("SELECT alignment FROM runs")} | {newest.id}
+        for (fields,) in db.execute("SELECT fields FROM alignments").fetchall():
+            old = _read(fields)
+            if (old.parties, old.columns) == (newest.parties, newest.columns) and old.id not in used:
+                db.execute("DELETE FROM aligned WHERE alignment = ?", (old.id,))
+                db.execute("DELETE FROM alignments WHERE id = ?", (old.id,))
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """The file, in one transaction; made where there is none."""
+        with sqlite_errors(self.path):
+            self.path.touch(mode=0o600)
+            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=60.0)) as db:
+                db.execute("PRAGMA synchronous = EXTRA")
+                db.execute("BEGIN IMMEDIATE")
+                (version,) = db.execute("PRAGMA user_version").fetchone()
+                if version > _VERSION:
+                    raise StorageError(f"{self.path}: written by a later version of Tacit: go on with that one")
+                if not version:
+                    for statement in _TABLES.split(";"):
+                        db.execute(statement)
+                    db.execute("INSERT INTO owner VALUES (?)", (self._said,))
+                    db.execute(f"PRAGMA user_version = {_VERSION}")
+                if db.execute("SELECT said FROM owner").fetchone() != (self._said,):
+                    raise StorageError(f"{self.path}: it was begun with another keys/secret: bring that secret back")
+                try:
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+
+
+def _read(fields: str) -> Alignment:
+    said = json.loads(fields)
+    return Alignment(**said | {"parties": tuple(said["parties"]), "columns": tuple(said["columns"])})
