@@ -23,14 +23,13 @@ class Figure:
     value: float  # the estimate
     low: float  # where this is above the limit, the limit is broken beyond doubt
     upper: float  # what is held against the limit
-    limit: float | None = None  # its own, where that is not the one of attacks: the budget of a ledger's worst case
     bound: float = 0.0  # what is certain, where it is no measurement at all
 
     def over(self, limit: float) -> float:
-        """How far it is above its limit; below it, that is negative. What is no number may hide everything."""
+        """How far it is above a limit; below it, that is negative. What is no number may hide everything."""
         if any(math.isnan(each) for each in (self.value, self.low, self.upper)):
             return math.inf
-        return self.upper - (limit if self.limit is None else self.limit)
+        return self.upper - limit
 
     def __str__(self) -> str:
         over = "over all visits" if self.on == "visits" else "on single messages"
@@ -49,7 +48,7 @@ def grown(figures: Sequence[Figure], visits: int, planned: int) -> list[Figure]:
     more = (planned / visits) ** 0.5
     found = []
     for one in figures:
-        if one.on == "visits" and one.limit is None:
+        if one.on == "visits":
             value = _NORMAL.cdf(more * _NORMAL.inv_cdf(min(max(one.value, 0.5), 1 - 1e-9)))
             found.append(replace(one, value=value, low=0.5, upper=min(1.0, value + one.upper - one.value)))
     return found
@@ -73,20 +72,14 @@ def decide(measured: Sequence[Figure], foreseen: Sequence[Figure], *, limit: flo
     that are planned, before one more leaves. Where nothing could be foreseen, everything may leak.
     """
     worst, to_come = _worst(measured, limit), _worst(foreseen, limit)
-    broken = any(one.low > limit for one in measured if one.limit is None)
+    broken = any(one.low > limit for one in measured)
     over = _worst([one for one in measured if one.over(limit) > 0], limit)
     if over is None and to_come is not None and to_come.over(limit) <= 0:
-        return Verdict("keep", f"{_limit(to_come, limit)} holds: {to_come}", broken, worst, to_come)
+        return Verdict("keep", f"the limit {limit:g} holds: {to_come}", broken, worst, to_come)
     cause = over or to_come
     told = cause or "no attack could be tried, as on batches of one class: agree on a larger batch_size"
-    return Verdict(on_limit, f"{_limit(cause, limit)} can't be held: {told}", broken, worst, to_come)
+    return Verdict(on_limit, f"the limit {limit:g} can't be held: {told}", broken, worst, to_come)
 
 
 def _worst(figures: Sequence[Figure], limit: float) -> Figure | None:
     return max(figures, key=lambda one: one.over(limit), default=None)
-
-
-def _limit(figure: Figure | None, limit: float) -> str:
-    if figure is None or figure.limit is None:
-        return f"the limit {limit:g}"
-    return f"the budget {figure.limit:g}"

@@ -30,6 +30,7 @@ from tacit.company.aligned import Aligned, aligned, alignment_of, copy_table, ha
 from tacit.company.check import check_table
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
+from tacit.company.split_history import check_promise
 from tacit.config import Terms
 from tacit.contracts import Link
 from tacit.disk import held, make_folder, storing
@@ -75,6 +76,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
     """
     folder = Folder.at(folder)
     folder.check_pair(folder.terms)
+    check_promise(folder)
     contract, where = folder.terms, folder.run_folder(folder.terms)
     if alignment_of(folder) is not None and not again:
         return aligned(folder)

@@ -132,7 +132,7 @@ def audit_run(
     subject = run_subject(folder, protection, plan.train_count, width, epochs=contract.epochs, steps=transcript.steps)
     report = report_of(subject, leaks, missing, limit=limit, repeat=repeat)
     report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
-    return with_records(report, folder, folder.run_folder(contract))
+    return with_records(report, folder.run_folder(contract))
 
 
 def find_run(path: Folder | str | Path) -> tuple[Folder, Path]:

@@ -1,4 +1,4 @@
-"""What a party never forgets, in one SQLite file of its folder: which ids were aligned, and which runs use them.
+"""What a party never forgets, in one SQLite file of its folder: which ids were aligned, and what left in which run.
 
 Ids are in it as keyed hashes: without the party's secret none can be tried. The format has a version; every later
 version of Tacit reads this one.
@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,6 +33,9 @@ CREATE TABLE alignments (id TEXT PRIMARY KEY, time TEXT NOT NULL, fields TEXT NO
 CREATE TABLE aligned (
     alignment TEXT NOT NULL, chunk INTEGER NOT NULL, keys BLOB NOT NULL, PRIMARY KEY (alignment, chunk));
 CREATE TABLE runs (run TEXT PRIMARY KEY, alignment TEXT NOT NULL);
+CREATE TABLE split_runs (
+    contract TEXT PRIMARY KEY, run TEXT NOT NULL, alignment TEXT NOT NULL, label TEXT, protection TEXT NOT NULL,
+    epochs INTEGER NOT NULL, time TEXT NOT NULL);
 """
 
 
@@ -47,6 +50,18 @@ class Alignment:
     whole: int  # usable ids of the table that was aligned; the common ones are some of them
     seed: int  # draws the batches; nobody chose it
     digest: str  # keyed digest of the common ids in their order, equal on all sides
+
+
+@dataclass(frozen=True)
+class SplitRun:
+    """A split training of which something left: about all rows of its alignment, as often as it has epochs."""
+
+    contract: str  # digest of the contract, which makes it this run and no other
+    run: str  # what the contract calls it
+    alignment: str  # name of the alignment
+    label: str | None  # the column; None at a feature party, and where the party trains from Python without one
+    protection: str  # as it is spelled
+    epochs: int  # that are planned
 
 
 class Facts:
@@ -97,6 +112,18 @@ class Facts:
         with self._open() as db:
             db.execute("INSERT OR IGNORE INTO runs VALUES (?, ?)", (run, alignment.id))
 
+    def enter(self, split: SplitRun) -> None:
+        """Write down that something of a split run leaves; what is written of it already stays."""
+        with self._open() as db:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            db.execute("INSERT OR IGNORE INTO split_runs VALUES (?, ?, ?, ?, ?, ?, ?)", (*astuple(split), now))
+
+    def split_runs(self) -> list[SplitRun]:
+        """All of which something left, oldest first."""
+        asked = "SELECT contract, run, alignment, label, protection, epochs FROM split_runs ORDER BY rowid"
+        with self._open() as db:
+            return [SplitRun(*row) for row in db.execute(asked)]
+
     def keys(self, alignment: Alignment) -> Keys:
         """The keys that were added with an alignment.  (whole, 16)"""
         with self._open() as db:
@@ -116,7 +143,8 @@ class Facts:
 
     def _forget_others(self, db: sqlite3.Connection, newest: Alignment) -> None:
         """Of the same parties and columns only the newest alignment is asked for, and those of runs that have begun."""
-        used = {id for (id,) in db.execute("SELECT alignment FROM runs")} | {newest.id}
+        kept = db.execute("SELECT alignment FROM runs UNION SELECT alignment FROM split_runs")
+        used = {id for (id,) in kept} | {newest.id}
         for (fields,) in db.execute("SELECT fields FROM alignments").fetchall():
             old = _read(fields)
             if (old.parties, old.columns) == (newest.parties, newest.columns) and old.id not in used:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,13 +22,14 @@ from tacit.company.meeting import dial, training_limits
 from tacit.company.models import Half, build, cuts_of, first_seed, optimizer, try_out
 from tacit.company.split_run import PROMISED, SplitRun, Trained, digest_of, facts_of
 from tacit.config import meets
-from tacit.contracts import Event, Link
+from tacit.contracts import Link
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.handshake import greet_label_party
 from tacit.cut.session import FeatureSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.protect.embedding import embedding_protection
-from tacit.wire.exactly_once import AskingChannel, Tally
+from tacit.protect.facts import described
+from tacit.wire.exactly_once import AskingChannel
 from tacit.wire.line import Dialer
 
 
@@ -39,7 +40,7 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     party, facts = build_feature_party(folder, run.rows, plan, own)
     durable = run.durable(facts)
     go_on_predicting(folder, run.where, run.restored)
-    guard = run.stack.enter_context(closing(FeaturePartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
+    guard = FeaturePartyGuard(folder, run.rows, plan, party, partial(run.enter, described(party.shield.protect)))
     session = FeatureSession(
         party, plan, durable, noise=run.noise("embedding"), shared=contract.share.metrics, guard=guard
     )
@@ -71,27 +72,23 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
 class FeaturePartyGuard(Guard):
     """Stands between a feature party and the embeddings that it sends."""
 
-    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: FeatureParty, tally: Tally) -> None:
+    def __init__(
+        self, folder: Folder, rows: Aligned, plan: Plan, party: FeatureParty, entering: Callable[[], None]
+    ) -> None:
         self._party = party
-        super().__init__(folder, rows, plan, tally, partial(look_at_embeddings, party))
+        super().__init__(folder, rows, plan, entering, partial(look_at_embeddings, party))
 
     def _gate(self, **settings: Any) -> Gate:
         return EmbeddingGate(self._party, **settings)
 
-    def before(self, task: Task, embedding: Tensor) -> None:
+    def before(self, task: Task, embedding: Tensor, *, sent: bool) -> None:
         """Hold the limit: decide whether this embedding is sent."""
         if self.gate is not None:
-            self.gate.enter(task, task.rows, embedding, sent=self.books.entered(self._step(task)))
+            self.gate.enter(task, task.rows, embedding, sent=sent)
 
     def leaving(self, task: Task) -> None:
-        """Enter into the ledger what is about to be sent."""
-        events = tuple(one.event for one in self._party.shield.protect)
-        event = Event("chain", parts=events) if len(events) > 1 else events[0] if events else Event("none")
-        self.books.enter(task, self._step(task), event)
-
-    def _step(self, task: Task) -> int:
-        """The number of a task among those of its kind."""
-        return self._plan.due(task.what, task.turn)
+        """Put on record that something is about to be sent."""
+        self.enter()
 
 
 # --- the party -------------------------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ class Folder:
     def tally_path_of(self, book: str) -> Path:
         """Where the entries of one of the party's books are counted, beside what left in its runs.
 
-        They are "ledger"; "coins", the releases of its labels; "embeddings", those that it sent;
+        They are "split-runs"; "coins", the releases of its labels; "embeddings", those that it sent;
         "predictions", what left for them; "served-RUN", the rows of a run that left for serving.
         """
         return self._counted_apart(book, f" of the {book}".encode())

@@ -40,11 +40,10 @@ class Gate(ABC):
     """What both sides share: the record, and what follows from a decision."""
 
     folder: Path  # of the run
-    limit: float | None  # that the owner set; None where there is only a budget
+    limit: float | None  # that the owner set; None where a run that went on under one goes on without
     on_limit: OnLimit  # what to do where it would be passed
-    held: bool  # whether there is a limit or a budget; a run that went on under one may go on without
     plan: Plan  # of the training
-    recorder: RecordedRun | None  # of what was sent; None where nothing is kept, and only a budget is held
+    recorder: RecordedRun | None  # of what was sent; None where nothing is kept, and there is no limit
     _decided: int = -1  # the turn of the last decision, or of the point at which none was due
     _seen: tuple[int, list[Figure]] = (-1, [])  # the turn and what was seen before it
 
@@ -100,11 +99,12 @@ class Gate(ABC):
         """Whether the owner wants something else, or so much was sent that it is time to look again; at first it is."""
         if last["decision"] == "pause" or last["limit"] != self.limit:
             return True
-        return self.held and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= APART)
+        return self.limit is not None and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= APART)
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"
-        verdict = self._verdict(task, batch) if self.held else Verdict("keep", "there is no limit")
+        limit = self.limit
+        verdict = Verdict("keep", "there is no limit") if limit is None else self._verdict(task, batch, limit)
         self._write(task, replace(verdict, action="resume") if paused and verdict.action == "keep" else verdict)
         if verdict.action in ("pause", "stop"):
             place = task.turn % self.plan.epoch_turns
@@ -114,14 +114,14 @@ class Gate(ABC):
                 f"{verdict.reason}. {_NEXT[verdict.action]}"
             )
 
-    def _verdict(self, task: Task, batch: Sequence[Tensor]) -> Verdict:
-        kept = self.recorder is not None and self.recorder.recorded
-        first = not kept and (self.recorder is None or not self.recorder.visited)
+    def _verdict(self, task: Task, batch: Sequence[Tensor], limit: float) -> Verdict:
+        kept = self.kept.recorded
+        first = not kept and not self.kept.visited
         taken = self._taken(task, first=first)
         return decide(
-            [] if first or self.limit is None else taken(self.seen(task.turn)),
+            [] if first else taken(self.seen(task.turn)),
             taken(([] if kept else self.tried_out(*batch)) + ([] if first else self.foreseen(task))),
-            limit=1.0 if self.limit is None else self.limit,
+            limit=limit,
             on_limit=self.on_limit,
         )
 

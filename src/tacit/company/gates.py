@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,61 +13,52 @@ from tacit.audit.foresight import Sent
 from tacit.audit.gate import Figure, grown
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.company.gate import Gate
-from tacit.company.guard import RunLedger
 from tacit.contracts import View, noise_source
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.errors import UsageError
-from tacit.ledger.summary import auc_of, sum_kl_of
-from tacit.protect.facts import described
+from tacit.protect.facts import bound_for, described
 
 _BATCHES = 12  # recorded batches that are protected anew
 
 
 class GradientGate(Gate):
-    """The label party's: leak AUC of its labels, in the gradients that it sends, and the budget of its ledger."""
+    """The label party's: leak AUC of its labels, in the gradients that it sends."""
 
-    def __init__(self, party: LabelParty, books: RunLedger, followed: Tensor, **common: Any) -> None:
+    def __init__(self, party: LabelParty, followed: Tensor, **common: Any) -> None:
         super().__init__(**common)
-        self.books = books
         if party.classes > 2:
             raise UsageError("a limit on leak AUC needs labels of two classes: remove limit from party.toml")
         self.party = party
         self.labels = party.labels[: self.plan.train_count]
-        if self.limit is not None and auc_of(books.former) >= self.limit:
-            raise UsageError(
-                f"limit = {self.limit}: former runs may have told the labels of rows of this run up to "
-                f"{auc_of(books.former):.3f} (`tacit ledger` shows them; one whose protection has no bound for a row "
-                "counts as all of it): leave these rows out, or set a larger limit in party.toml"
-            )
         # of one class alone nothing can be measured: without a bound for a row the run pauses before its first gradient
         self.blind = len(self.labels[followed].unique()) < 2
 
     def bounded(self) -> bool:
         """Whether the protection has a bound for a row."""
-        return getattr(self.party.protect, "row_kl", None) is not None
+        return bool(self._bound())
 
     def strength(self) -> str:
         """The protection in one line."""
         return described(self.party.protect)
 
     def look(self, seed: int) -> list[Figure]:
-        """The quick attacks on the batches that were kept, and on all visits so far, those of former runs counted."""
+        """The quick attacks on the batches that were kept, and on all visits so far."""
         if self.blind:
             return []
         found = foresight.on_batches(self._last(), self.labels, seed=seed) if self.kept.recorded else []
         if not self.kept.visited:
             return found
-        return found + self._with_former(foresight.on_visits(self._visits(), self.labels, seed=seed))
+        return found + foresight.on_visits(self._visits(), self.labels, seed=seed)
 
     def foreseen(self, task: Task) -> list[Figure]:
-        """The same with the visits to come; and the worst case of a row at the end.
+        """The same with the visits to come; and what is certain of a row at the end.
 
         Visits to come are foreseen in two ways, and the higher figure counts: tried out on the last clean gradients, as
         if these did not change any more; and by what the visits so far have told, as if each one to come told as much.
         """
-        bound = self._bound(task.epoch)
-        if self.limit is None or self.blind:
+        bound = self._bound()
+        if self.blind:
             return bound
         protect, seed = self.party.protect, task.turn
         noise, found = torch.Generator().manual_seed(seed), list[Figure]()
@@ -82,15 +72,15 @@ class GradientGate(Gate):
         more = visits.again(
             protect, self.party.state, self.labels, noise, times=planned - so_far, batch=self.plan.batch_size
         )
-        found += self._with_former(foresight.on_visits(more, self.labels, seed=seed))
+        found += foresight.on_visits(more, self.labels, seed=seed)
         if not found:  # a bound that holds says nothing about attacks that could not be tried
             return []
         return found + grown(self.seen(seed), so_far, planned) + bound
 
     def tried_out(self, *batch: Tensor) -> list[Figure]:
         """As many visits of a batch as are planned, from a fresh state."""
-        bound = self._bound(0)
-        if self.limit is None or self.blind:
+        bound = self._bound()
+        if self.blind:
             return bound
         clean, z, labels = batch[0].flatten(1), batch[1].flatten(1), batch[2]
         protect = self.party.protect
@@ -100,32 +90,13 @@ class GradientGate(Gate):
         first = protect.update(clean, labels, state, noise, z).value
         once = Sent(View.of(first[None], rows=rows, embedding=z[None]), clean[None], z[None])
         visits = once.again(protect, state, labels, noise, times=self.plan.epochs - 1, batch=len(labels))
-        found = foresight.on_batches(visits, labels, seed=0)
-        found += self._with_former(foresight.on_visits(visits, labels, seed=0))
+        found = foresight.on_batches(visits, labels, seed=0) + foresight.on_visits(visits, labels, seed=0)
         return found + bound
 
-    def _bound(self, epoch: int) -> list[Figure]:
-        """The worst case of a row at the end of the run, against the limit and against the budget.
-
-        Where the protection has no bound for a row, a limit is held by measurements alone, and no budget can be.
-        """
-        found = self.books.foreseen(epoch, self.party.protect)
-        value = None if found is None else round(found, 9)  # a sum of parts is not the whole to the last digit
-        held = [] if value is None else [Figure("the worst case of a row", "visits", value, 0.5, value, bound=value)]
-        if self.books.budget is None:
-            return held
-        most = 1.0 if value is None else value
-        return [*held, Figure("the ledger's worst case", "visits", most, most, most, self.books.budget, most)]
-
-    def _with_former(self, figures: list[Figure]) -> list[Figure]:
-        """Figures over all visits, as if what former runs may have told of a row had been told of these rows."""
-
-        def added(value: float) -> float:
-            return auc_of(sum_kl_of(min(max(value, 0.5), 1.0)) + self.books.former)
-
-        if not self.books.former:
-            return figures
-        return [replace(one, value=added(one.value), low=added(one.low), upper=added(one.upper)) for one in figures]
+    def _bound(self) -> list[Figure]:
+        """What the protection promises of any row over all visits; without a promise measurements alone count."""
+        value = bound_for(self.party.protect, self.plan.epochs)
+        return [] if value is None else [Figure("the promise for a row", "visits", value, 0.5, value, bound=value)]
 
     def _last(self, count: int = 0) -> Sent:
         """So many of the batches that were kept, the last ones; all where no number is given."""

@@ -1,4 +1,4 @@
-"""What stands between a party's training and its messages: what it sends is recorded, its limit held, its ledger kept.
+"""What stands between a party's training and its messages: what it sends is recorded, and its limit held.
 
 Each side has its own `Guard`, in `label_run` and `feature_run`, with the two methods that a session calls: `before`
 anything is done to a message, and when it is `leaving`.
@@ -16,7 +16,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import polars as pl
 from torch import Tensor
 
 from tacit.align.batches import Plan, Task, shuffled
@@ -27,17 +26,11 @@ from tacit.company.folder import Folder
 from tacit.company.gate import Gate, decisions
 from tacit.company.run_files import LIVE
 from tacit.config import Contract, Live, Record
-from tacit.contracts import Event, Protection
 from tacit.cut.feature_party import FeatureParty
 from tacit.cut.label_party import LabelParty
 from tacit.cut.session import Turned
 from tacit.disk import append_line, read_lines, write
 from tacit.errors import LimitError, TensorError, UsageError
-from tacit.ledger.keys import Keys, keys_of, load_keys
-from tacit.ledger.ledger import Ledger, check_budget
-from tacit.ledger.run import Run
-from tacit.ledger.summary import auc_of
-from tacit.wire.exactly_once import Tally
 from tacit.wire.record import RecordedRun
 
 Look = Callable[[Tensor, Mapping[str, Any], int], tuple[dict[str, float], dict[str, Any]]]
@@ -50,25 +43,20 @@ _FOLLOWED_BYTES = 64 * 2**20
 class Guard(ABC):
     """What both sides share."""
 
-    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, tally: Tally, look: Look) -> None:
+    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, entering: Callable[[], None], look: Look) -> None:
         config, contract = folder.config, folder.contract
         where = folder.run_folder(contract)
         live = config.live.within(plan.steps * plan.epochs)
         secret = folder.run_secret(hashlib.sha256(f"watched {contract.digest} {rows.id}".encode()).digest())
         self._plan = plan
+        self._entering: Callable[[], None] | None = entering  # puts on record that something of this run leaves
         # records what is sent, and looks at some of it
         self.watch = Watch(where, contract, plan, config.record, live, secret, look)
-        self.books = RunLedger(folder, contract, rows, plan, tally)  # the ledger, in this run
-        held = config.limit is not None or self.books.budget is not None
-        try:
-            self._observer = self._measuring(folder, held)
-        except BaseException:
-            self.books.ledger.close()
-            raise
-        # holds the limit; None where there is neither a limit nor a budget, and never was
-        self.gate = self._observer if held or decisions(where) else None
+        self._observer = self._measuring(folder)
+        # holds the limit; None where there is none, and never was
+        self.gate = self._observer if config.limit is not None or decisions(where) else None
 
-    def _measuring(self, folder: Folder, held: bool) -> Gate | None:
+    def _measuring(self, folder: Folder) -> Gate | None:
         """What measures and decides; None where there is nothing to measure, and no limit that would ask for it."""
         config, where, recorder = folder.config, folder.run_folder(folder.contract), self.watch.recorder
         if recorder is None or not recorder.follow or not config.record.last:
@@ -76,10 +64,10 @@ class Guard(ABC):
                 raise UsageError(
                     "limit is set, but what it is measured on is not kept: set [record] last = 24 and follow = 8192"
                 )
-            if self.books.budget is None and not decisions(where):
+            if not decisions(where):
                 return None
         return self._gate(
-            folder=where, limit=config.limit, on_limit=config.on_limit, plan=self._plan, recorder=recorder, held=held
+            folder=where, limit=config.limit, on_limit=config.on_limit, plan=self._plan, recorder=recorder
         )
 
     @abstractmethod
@@ -106,7 +94,12 @@ class Guard(ABC):
                 "or damaged, and what all visits of an example add up to can't be told without them: bring the folder "
                 "back, or remove limit from party.toml to go on without it"
             )
-        self.books.entries.resume(turn)  # every message before it must be in the ledger
+
+    def enter(self) -> None:
+        """Something is about to leave: from now on the party never forgets that these rows went out in this run."""
+        if self._entering is not None:
+            self._entering()
+            self._entering = None
 
     def turned(self, turned: Turned) -> None:
         """A turn is over: record it, look at it, and bring to the disk what belongs to a checkpoint."""
@@ -116,7 +109,6 @@ class Guard(ABC):
             self._look_closely(task)
         if turned.kept:
             self.watch.keep(task.turn + 1)
-            self.books.keep()
 
     def _look_closely(self, task: Task) -> None:
         """Where it is time, a matter of the steps that lie behind alone, try the attacks that take longer."""
@@ -129,10 +121,6 @@ class Guard(ABC):
         except (TensorError, UsageError):  # as where inputs are codes, of which no variance can be read
             return
         self.watch.note(task, {one.attack: one.value for one in found})
-
-    def close(self) -> None:
-        """Let another process use the ledger."""
-        self.books.ledger.close()
 
 
 # --- what is sent, recorded and looked at ----------------------------------------------------------------------------
@@ -243,68 +231,3 @@ def look_at_embeddings(
 def looks(path: Path) -> list[dict[str, Any]]:
     """All looks of a run, in their order; a line that a crash cut short is left out."""
     return [said for said in read_lines(path) if {"step", "turn", "epoch", "found"} <= set(said)]
-
-
-# --- the ledger in a run ---------------------------------------------------------------------------------------------
-
-
-class RunLedger:
-    """A party's ledger, open for one run.
-
-    The tally counts its records apart from the folder, with which an older ledger would come back.
-    """
-
-    def __init__(self, folder: Folder, contract: Contract, rows: Aligned, plan: Plan, tally: Tally) -> None:
-        self.budget = folder.config.spendable
-        self.plan = plan
-        self.ledger, self._tally = Ledger(folder.path / "ledger"), tally
-        tally.begin(begun=self.ledger.records > 0)
-        tally.check(self.ledger.records, 0)  # what is not yet on the disk for sure is counted with a checkpoint
-        self._run = Run(
-            **vars(plan), name=contract.run, contract=contract.digest, alignment=rows.id, role=folder.config.role
-        )
-        keys = self._keys(folder, rows)
-        used = self.ledger.spent_by(keys, but=self._run)
-        if self.budget is not None:
-            check_budget(self.budget, used, self._run)
-        # the sumKL that former runs have left, at most, of the most exposed row of this one; infinite where one of them
-        # has no bound for a row
-        self.former = float(used.max(initial=0.0))
-        self.entries = self.ledger.begin(self._run, keys, budget=self.budget)
-
-    def _keys(self, folder: Folder, rows: Aligned) -> Keys | None:
-        """Keys of the aligned rows: those that the run was declared with, or made of the party's ids."""
-        for declared in self.ledger.runs():
-            if declared.run == self._run and declared.keys:
-                return load_keys(self.ledger.folder, declared.keys)
-        if folder.config.data is None:
-            return None
-        ids = folder.config.data.ids
-        return keys_of(rows.table(folder.data, ids).select(pl.col(*ids)), self.ledger.secret)
-
-    def keep(self) -> None:
-        """Bring to the disk what belongs to a checkpoint, and count what is there."""
-        self.entries.sync()
-        self._tally.reach(self.ledger.records)
-        self._tally.sync()
-
-    def entered(self, step: int) -> bool:
-        """Whether a training step that is about to be sent is in the ledger already, from before a kill."""
-        return step < self.entries.answered("train")
-
-    def enter(self, task: Task, step: int, event: Event, figures: Mapping[str, float] | None = None) -> None:
-        """A message about the rows of a task is about to leave."""
-        self.entries.answer(task.what, step, task.turn, task.digest, event, figures)
-
-    def foreseen(self, epoch: int, protect: Protection) -> float | None:
-        """The worst case of the most exposed row at the end of the run, as a leak AUC: former runs, this one, the rest.
-
-        From this epoch on, of which some steps may have been sent, everything is sent under this protection; None where
-        it has no bound for a row.
-        """
-        row_kl = getattr(protect, "row_kl", None)
-        if row_kl is None:
-            return None
-        sent = self.entries.row_kl()
-        to_come = [max(sent.get(one, 0.0), float(row_kl)) for one in range(epoch, self.plan.epochs)]
-        return auc_of(self.former + sum(sent.get(one, 0.0) for one in range(epoch)) + sum(to_come))

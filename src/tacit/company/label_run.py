@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from contextlib import closing
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,15 +31,13 @@ from tacit.cut.session import LabelSession
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.one_shot.records import keyed
 from tacit.protect import gradient as protections
-from tacit.protect.facts import options_of
+from tacit.protect.facts import described, options_of
 from tacit.protect.gradient import Chain, protection
-from tacit.wire.exactly_once import AnsweringChannel, Tally
+from tacit.wire.exactly_once import AnsweringChannel
 from tacit.wire.line import Desk
 
 LEAST = 200
 """Test rows of each class, over which figures may be shared."""
-
-_FIGURES = ("power", "row_kl", "untouched_rows")  # of a protection's report, that the ledger keeps
 
 
 def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
@@ -51,7 +49,7 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     tested = plan.tested()
     told = party.labels[tested][party.known[tested]]
     durable = run.durable(facts)
-    guard = run.stack.enter_context(closing(LabelPartyGuard(folder, run.rows, plan, party, run.ledger_tally())))
+    guard = LabelPartyGuard(folder, run.rows, plan, party, partial(run.enter, described(party.protect)))
     session = LabelSession(
         party, plan, durable, noise=run.noise("gradient"), measure=partial(_measure, contract),
         shared=contract.share.metrics, undefined=not _enough(told), guard=guard,
@@ -106,35 +104,25 @@ def _measure(contract: Contract, logits: Tensor, labels: Tensor) -> dict[str, fl
 class LabelPartyGuard(Guard):
     """Stands between the label party and the gradients that it sends."""
 
-    def __init__(self, folder: Folder, rows: Aligned, plan: Plan, party: LabelParty, tally: Tally) -> None:
+    def __init__(
+        self, folder: Folder, rows: Aligned, plan: Plan, party: LabelParty, entering: Callable[[], None]
+    ) -> None:
         self._party = party
-        budget = folder.config.spendable
-        if budget is not None and getattr(party.protect, "row_kl", None) is None:
-            name = getattr(party.protect, "name", type(party.protect).__name__)
-            raise UsageError(
-                f"a budget of {budget:g} is to be kept, but {name} has no bound for a row that could be counted: "
-                "protect with matched, or write budget = 1 in party.toml to train without a budget"
-            )
-        super().__init__(folder, rows, plan, tally, partial(look_at_gradients, party))
+        super().__init__(folder, rows, plan, entering, partial(look_at_gradients, party))
 
     def _gate(self, **settings: Any) -> Gate | None:
         if self._party.classes > 2 and settings["limit"] is None:
             return None
-        return GradientGate(self._party, self.books, self.watch.followed, **settings)
+        return GradientGate(self._party, self.watch.followed, **settings)
 
-    def before(self, task: Task, clean: Tensor, embedding: Tensor) -> None:
+    def before(self, task: Task, clean: Tensor, embedding: Tensor, *, sent: bool) -> None:
         """Hold the limit: decide whether this gradient is sent."""
         if self.gate is not None:
-            sent = self.books.entered(self._party.steps)
             self.gate.enter(task, clean, embedding, self._party.labels[task.rows], sent=sent)
 
     def leaving(self, task: Task, sent: Protected | None) -> None:
-        """Enter into the ledger what is about to be sent: a gradient, or figures of an epoch."""
-        if sent is None:
-            self.books.entries.tell(task.epoch, len(self._plan.tested()))  # over the labels of all rows for testing
-            return
-        figures = {name: float(sent.report[name].sum()) for name in _FIGURES if name in sent.report}
-        self.books.enter(task, self._party.steps, sent.event, figures)
+        """Put on record that something is about to be sent: a gradient, or figures of an epoch."""
+        self.enter()
 
 
 # --- the party -------------------------------------------------------------------------------------------------------

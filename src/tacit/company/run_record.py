@@ -1,4 +1,4 @@
-"""What a run's folder tells beside its messages: looks, decisions, overrides and the ledger."""
+"""What a run's folder tells beside its messages: looks, decisions and overrides."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from tacit.company import seals
-from tacit.company.folder import Folder
 from tacit.company.gate import decisions
 from tacit.company.guard import looks
 from tacit.company.run_files import LIVE, OVERRIDES
 from tacit.company.verdict import now, worst_of
 from tacit.disk import known_json
 from tacit.errors import UsageError
-from tacit.views.ledger import summed_up
-from tacit.views.report.document import Decision, LedgerSummary, LiveCurve, Measured, Moment, Override, Report, Worst
+from tacit.views.report.document import Decision, LiveCurve, Measured, Moment, Override, Report, Worst
 from tacit.views.series import folded
 
 
-def with_records(report: Report, folder: Folder, where: Path) -> Report:
+def with_records(report: Report, where: Path) -> Report:
     """The report of a run, with what its folder tells.
 
     A limit that was broken beyond doubt at any time stays broken, whatever the attacks on the last messages say.
@@ -34,7 +32,6 @@ def with_records(report: Report, folder: Folder, where: Path) -> Report:
                 Decision(**{name: decision[name] for name in Decision.model_fields}) for decision in decided
             ),
             "curves": tuple(_curves(seen, measure)),
-            "ledger": _ledger(folder, report),
             "overrides": overrides(where),
         }
     )
@@ -90,7 +87,7 @@ def _moments(
 def _measured(decided: Sequence[dict[str, Any]], epoch: int, measure: Measured) -> Worst | None:
     """What the gate measured at the end of an epoch, before it let the next one begin; None where it did not look."""
     worst = next((past["worst"] for past in decided if past["epoch"] == epoch + 2 and past["worst"] is not None), None)
-    if worst is None or worst["limit"] is not None:
+    if worst is None:
         return None
     value = worst["value"]
     low, high = min(worst["low"], value), max(worst["upper"], value)
@@ -120,17 +117,3 @@ def _curves(seen: Sequence[dict[str, Any]], measure: Measured) -> Iterator[LiveC
 
 def _folded(value: float, measure: Measured) -> float:
     return folded(value) if measure == "leak_auc" else value
-
-
-def _ledger(folder: Folder, report: Report) -> LedgerSummary | None:
-    if not (folder.path / "ledger" / "log").exists():
-        return None
-    summary = summed_up(folder.path / "ledger")
-    leaks = [leak for leak in report.leaks if (leak.on, leak.measure, leak.baseline) == ("visits", "leak_auc", None)]
-    most = max(leaks, key=lambda leak: leak.low, default=None)
-    if most is not None and summary["worst_case"] is not None and most.low > summary["worst_case"]:
-        summary["notes"] += (
-            f"{most.attack} was measured at {most.value:.3f}, above the worst case of messages about a row: something "
-            "else tells labels here",
-        )
-    return LedgerSummary(**summary)

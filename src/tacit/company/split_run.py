@@ -21,9 +21,11 @@ from tacit.align.tables import tensors_digest
 from tacit.company import seals
 from tacit.company.aligned import Aligned, pin
 from tacit.company.folder import Folder
+from tacit.company.facts import SplitRun as Fact
 from tacit.company.guard import Guard
 from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import restored
+from tacit.company.split_history import counted_facts, label_of
 from tacit.company.status import Status, Telling
 from tacit.config import Contract, Terms
 from tacit.cut.durable import Durable
@@ -35,7 +37,7 @@ from tacit.disk import write
 from tacit.errors import LimitError, StorageError, UsageError
 from tacit.protect.keyed_noise import KeyedNoise
 from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.exactly_once import LEDGER, Restored, Tally
+from tacit.wire.exactly_once import Restored, Tally
 from tacit.wire.journal import Journal
 
 Progress = Callable[[int, int, Mapping[str, float]], None]
@@ -144,9 +146,14 @@ class SplitRun:
             seals.begin(path)
         return durable
 
-    def ledger_tally(self) -> Tally:
-        """Counts the records of the party's ledger."""
-        return self.stack.enter_context(closing(Tally(self.folder.tally_path_of("ledger"), self.restored, LEDGER)))
+    def enter(self, protection: str) -> None:
+        """Put on record that the aligned rows go out in this run, under this protection."""
+        contract = self.contract
+        fact = Fact(
+            contract.digest, contract.run, self.rows.id, label_of(self.folder), protection, contract.epochs
+        )
+        with counted_facts(self.folder, self.restored) as facts:
+            facts.enter(fact)
 
     @property
     def restored(self) -> Restored | None:

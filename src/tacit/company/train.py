@@ -18,6 +18,7 @@ from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_files import OVERRIDES
 from tacit.company.run_record import restored
 from tacit.company.seals import write_report
+from tacit.company.split_history import check_promise
 from tacit.company.split_run import Progress, Trained, begin, silent, started
 from tacit.company.status import Status, Telling
 from tacit.cut.feature_party import FeatureParty
@@ -56,6 +57,7 @@ def train(
             and why; what it sends again is then answered again. It stays on record.
     """
     folder = Folder.at(folder)
+    check_promise(folder, party.protect if isinstance(party, LabelParty) else None)
     with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))

@@ -136,10 +136,10 @@ def noise_source(noise: Noise) -> NoiseSource:
 
 @dataclass(frozen=True)
 class Event:
-    """What was done, for the ledger to judge later. A mechanism that the ledger does not know raises there.
+    """What was done to what is sent, in plain values: settings and contracts are compared with it, reports tell it.
 
     Attributes:
-        mechanism: the protection's name; "none" counts as infinite leakage, never as zero.
+        mechanism: the protection's name; "none" hides nothing.
         parameters: the options it ran with.
         parts: the events of a chain, in order; empty for a single protection.
     """
@@ -156,7 +156,7 @@ class Protected:
     Attributes:
         value: the protected gradient, of the input's shape, dtype and device.
         state: what the next call of `update` needs.
-        event: what the ledger needs to know.
+        event: what was done.
         report: figures of this call, as tensors (one number, or one for each problem of a stack), so that reading them
             is the caller's choice and nothing waits for the device before that.
     """
@@ -218,7 +218,7 @@ class EmbeddingProtection(Protocol):
 
     @property
     def event(self) -> Event:
-        """What the ledger needs to know."""
+        """What it does."""
 
     def transform(self, z: Tensor, noise: NoiseSource) -> Tensor:
         """What goes on in the place of z, differentiable in z; z itself where this protection only adds a loss."""

@@ -54,8 +54,8 @@ class Turned:
 class LabelGuard(Protocol):
     """Stands between a label party and what it sends. Where it raises, nothing leaves and nothing has changed."""
 
-    def before(self, task: Task, clean: Tensor, embedding: Tensor, /) -> None:
-        """A gradient is about to be protected."""
+    def before(self, task: Task, clean: Tensor, embedding: Tensor, /, *, sent: bool) -> None:
+        """A gradient is about to be protected; `sent` where it was written down before, and so may have left."""
 
     def leaving(self, task: Task, sent: Protected | None, /) -> None:
         """A protected gradient is about to leave or, where it is None, figures of an epoch."""
@@ -64,8 +64,8 @@ class LabelGuard(Protocol):
 class FeatureGuard(Protocol):
     """The same for a feature party."""
 
-    def before(self, task: Task, embedding: Tensor, /) -> None:
-        """An embedding is about to be protected."""
+    def before(self, task: Task, embedding: Tensor, /, *, sent: bool) -> None:
+        """An embedding is about to be protected; `sent` where it was written down before, and so may have left."""
 
     def leaving(self, task: Task, /) -> None:
         """Embeddings are about to leave."""
@@ -74,7 +74,7 @@ class FeatureGuard(Protocol):
 class _Unguarded:
     """Nobody looks at what is sent, as in trials."""
 
-    def before(self, *_: object) -> None:
+    def before(self, *_: object, **__: object) -> None:
         pass
 
     leaving = before
@@ -240,7 +240,8 @@ class FeatureSession(_Session[FeatureParty, AskingChannel]):
     def _begin(self, task: Task) -> None:
         if task.what == "train":
             (channel,) = self.channels
-            before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+            sent = channel.exchange.asked > task.turn
+            before, leaving = partial(self.guard.before, task, sent=sent), partial(self.guard.leaving, task)
             self.party.send(task.rows, channel, before=before, leaving=leaving)
 
     def _prepare(self, task: Task) -> None:
@@ -316,9 +317,12 @@ class LabelSession(_Session[LabelParty, AnsweringChannel]):
             raise StorageError(f"turn {self.turn}: what was said before it is not remembered; no noise is drawn")
         return known
 
+    def _begin(self, task: Task) -> None:
+        self._sent = any(channel.exchange.complete > task.turn for channel in self.channels)
+
     def _do(self, task: Task) -> Mapping[str, Any]:
         if task.what == "train":
-            before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+            before, leaving = partial(self.guard.before, task, sent=self._sent), partial(self.guard.leaving, task)
             figures = self.party.step(task.rows, self.channels, before=before, leaving=leaving)
             self._loss += torch.stack([figures["loss"].double().cpu(), torch.ones((), dtype=torch.float64)])
             return figures

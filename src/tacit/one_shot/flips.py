@@ -106,7 +106,7 @@ class Flips:
         return Loss.of([(self.p, self.q), (1 - self.p - self.q, 1 - self.p - self.q), (self.q, self.p)])
 
     def parameters(self) -> dict[str, int | str]:
-        """The coin for a peer or a ledger, for JSON: whole numbers of 64 bits are texts."""
+        """The coin for a peer or a book, for JSON: whole numbers of 64 bits are texts."""
         return {
             "mechanism": _NAME,
             "version": _VERSION,

@@ -113,7 +113,7 @@ class NumberFlips:
         return math.sqrt(float(np.array(self.prior, float) / WHOLE @ (chances * squares).sum(1)))
 
     def parameters(self) -> dict[str, Any]:
-        """The randomizer for a peer or a ledger, for JSON; whole numbers of 64 bits are texts, floats hexadecimal."""
+        """The randomizer for a peer or a book, for JSON; whole numbers of 64 bits are texts, floats hexadecimal."""
         return {
             "mechanism": _NAME, "version": _VERSION, "low": self.low.hex(), "high": self.high.hex(),
             "outputs": [output.hex() for output in self.outputs],

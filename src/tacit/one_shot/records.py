@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import StorageError, UsageError
-from tacit.ledger.keys import digests
 
 Keys = NDArray[np.uint8]  # by which rows or units are known for good (rows, 16)
 
@@ -23,7 +22,12 @@ Keys = NDArray[np.uint8]  # by which rows or units are known for good (rows, 16)
 def keyed(secret: bytes, hashes: NDArray[np.uint8], what: str) -> Keys:
     """Keys of rows or units from the hashes of their ids: without the secret no id can be tried."""
     state = hashlib.blake2b(key=secret, digest_size=16, person=f"tacit {what}".encode()[:16])
-    return np.frombuffer(digests(hashes, state), np.uint8).reshape(-1, 16)
+    found, raw, size = bytearray(), np.ascontiguousarray(hashes).reshape(-1).data, hashes.shape[1]
+    for place in range(0, len(raw), size):
+        hashed = state.copy()
+        hashed.update(raw[place : place + size])
+        found += hashed.digest()
+    return np.frombuffer(found, np.uint8).reshape(-1, 16)
 
 
 def in_order(keys: Keys) -> NDArray[np.intp]:

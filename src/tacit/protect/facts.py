@@ -1,7 +1,7 @@
 """What a protection says of itself beside its formula: the options that files may name, and what it promises.
 
 Every protection's file has one such record, `FACTS`. Settings check what they read with it, contracts compare two
-strengths, sweeps take their strengths from it, and the ledger what many visits add up to.
+strengths, and sweeps take their strengths from it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class Facts:
     strengths: tuple[Option, ...] = ()  # the spellings of its one strength, the usual one first
     others: tuple[Option, ...] = ()  # its other options that files may name
     alone: bool = True  # whether it is a protection by itself, which contracts and settings may name
-    noise: bool = False  # whether every row of every batch gets noise; else no visit is bounded
-    # what one visit leaves between any two rows at most, from the options in its event; None where no bound is known
-    visit_kl: Callable[[Mapping[str, Any]], float | None] | None = None
+    noise: bool = False  # whether every row of every batch gets noise
 
     @property
     def options(self) -> dict[str, Option]:
@@ -113,7 +111,7 @@ class Mechanism:
 
     @functools.cached_property
     def event(self) -> Event:
-        """What the ledger needs to know: the options that were given; of a module, what it shows of itself.
+        """What it does: the options that were given; of a module, what it shows of itself.
 
         Strengths that differ between the problems of a stack are no part of it: each replica's own protection has them.
         """
@@ -152,3 +150,19 @@ def described(protect: Protection | Sequence[EmbeddingProtection]) -> str:
         return " + ".join(spelled(each.event) for each in protect) or "none"
     event = getattr(protect, "event", None)
     return repr(protect) if event is None else spelled(event)
+
+
+# --- many visits -----------------------------------------------------------------------------------------------------
+
+
+def bound_for(protect: Protection, epochs: int) -> float | None:
+    """The AUC up to which a row's label can be told from all its visits; None where the protection bounds no row.
+
+    Visits are those that it plans for, or the epochs of a training where these are more. Each has noise of its own, so
+    that what they leave adds up: a sumKL of K is an AUC of Phi(sqrt(K/2)).
+    """
+    row_kl = getattr(protect, "row_kl", None)
+    if row_kl is None:
+        return None
+    visits = max(epochs, getattr(protect, "visits", None) or 0)
+    return round(_NORMAL.cdf(math.sqrt(float(row_kl) * visits / 2)), 9)  # a sum is not the whole to the last digit

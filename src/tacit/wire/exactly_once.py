@@ -229,10 +229,10 @@ MESSAGES = Counted(
     "it knows of {} messages, and {} have left",
     "What was answered may not be answered again: bring back the newest copy, or start a new run under another name",
 )
-LEDGER = Counted(
-    "the records of the party's ledger",
-    "its ledger has {} records, and {} were written",
-    "What was answered meanwhile would not be counted: bring back the newest copy, the ledger in it",
+SPLIT_RUNS = Counted(
+    "the split runs of this party",
+    "its file of facts knows of {} split runs, and something left in {}",
+    "What left in the others would count nowhere: bring back the newest copy, facts.sqlite in it",
 )
 COINS = Counted(
     "what this party ever sent of its labels",
@@ -247,7 +247,7 @@ class Tally:
     A message is counted before it leaves and after the journal has it on the disk, so a journal that is behind the
     count is an older copy; a kill in between leaves it ahead. The file is handed to the operating system at once, and
     so survives every end of the process; it is synced with each checkpoint, so a power cut may set it back by what left
-    since then, and never forward. The records of a party's ledger and the entries of its books are counted likewise.
+    since then, and never forward. The entries of a party's books are counted likewise.
 
     Args:
         path: of the file; its folder is made where there is none.

@@ -234,7 +234,7 @@ def _limit(opened: Folder, agreed: OneShotContract) -> Finding:
 
 def _state(opened: Folder) -> Finding:
     """Whether there is a place apart from the folder in which is counted what left."""
-    where, named = opened.tally_path_of("ledger").parent, bool(os.environ.get("TACIT_STATE"))
+    where, named = opened.tally_path_of("coins").parent, bool(os.environ.get("TACIT_STATE"))
     above = next(one for one in (where, *where.parents) if one.exists())
     with tempfile.TemporaryFile(dir=above):  # an OSError where that can't be written
         pass

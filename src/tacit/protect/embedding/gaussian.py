@@ -21,17 +21,10 @@ _STEPS = 2  # how many steps of the dtype the noise spans at least, so that roun
 _TAIL = 40  # in standard deviations: no normal number is beyond
 
 
-def _visit_kl(options: Mapping[str, Any]) -> float | None:
-    """Rows that are clipped to a norm c are at most 2c apart, so noise of deviation s leaves a sumKL of (2c/s)^2."""
-    std, clip = options.get("std"), options.get("clip")
-    return None if std is None or clip is None else float((2 * clip / std) ** 2)
-
-
 FACTS = Facts(
     strengths=(Option("std"), Option("snr", stronger="less")),
     others=(Option("clip", stronger="less"),),
     noise=True,
-    visit_kl=_visit_kl,
 )
 
 

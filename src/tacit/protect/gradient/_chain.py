@@ -27,7 +27,7 @@ class Chain:
 
     @property
     def event(self) -> Event:
-        """What the ledger needs to know, of every link; one that does not say it goes by its name."""
+        """What it does, link by link; one that does not say it goes by its name."""
         told = [getattr(link, "event", Event(str(getattr(link, "name", type(link).__name__)))) for link in self.links]
         return Event("chain", parts=tuple(told))
 
@@ -35,6 +35,11 @@ class Chain:
     def row_kl(self) -> Strength | None:
         """What a visit leaves of a row: the last link's word, because one after it may depend on labels again."""
         return getattr(self.links[-1], "row_kl", None)
+
+    @property
+    def visits(self) -> int | None:
+        """For how many visits the last link plans; None where it plans for none."""
+        return getattr(self.links[-1], "visits", None)
 
     def init(self) -> tuple[Any, ...]:
         """Every link's own state."""

@@ -43,7 +43,7 @@ class None_(GradientProtection):  # noqa: N801 (None is taken)
 
 
 def none() -> GradientProtection:
-    """The bare gradient. The ledger counts it as infinite leakage.
+    """The bare gradient, which tells labels outright.
 
     >>> protected = none()(torch.ones(2, 3), torch.tensor([0, 1]), torch.Generator())
     >>> protected.value.tolist(), protected.report["untouched_rows"].item()

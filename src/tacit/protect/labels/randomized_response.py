@@ -20,7 +20,7 @@ class RandomizedLabels:
 
     labels: Tensor  # flipped labels, 0 or 1, in the dtype of the input. Gradient protections take these
     targets: Tensor  # what the cross entropy is computed with, in float: unbiased for the true label
-    event: Event  # what the ledger needs to know
+    event: Event  # what was done
     epsilon: float  # the local differential privacy of one label, for all of training, because it is flipped only once
 
 
