@@ -36,7 +36,6 @@ from tacit.cut.simulate import pair
 from tacit.models import adam
 from tacit.protect.gradient import protection
 from tacit.protect.keyed_noise import KeyedNoise
-from tacit.wire.exactly_once import LEDGER, Tally
 from tacit.wire.record import RecordedRun
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
@@ -50,8 +49,6 @@ NAMES = {"label": "label party", "features": "feature party"}
 PARTS = {
     "recording what was sent": ("write", "keep"),
     "looks": ("look",),
-    "entries of the ledger": ("enter",),
-    "the ledger at checkpoints": ("books",),
 }
 """What a party does beside its step, and the calls that do it."""
 
@@ -89,10 +86,9 @@ class Watched:
         self.seconds: dict[str, float] = defaultdict(float)
         if guard is not None:
             guard.resume(0, 0)
-            recorder, watch, books = guard.watch.recorder, guard.watch, guard.books
+            recorder, watch = guard.watch.recorder, guard.watch
             for owner, call, name in (
                 (recorder, "write", "write"), (watch, "step", "look"), (watch, "keep", "keep"),
-                (books, "enter", "enter"), (books, "keep", "books"),
             ):  # fmt: skip
                 setattr(owner, call, self._timed(getattr(owner, call), name))
 
@@ -110,7 +106,7 @@ class Watched:
         """A part of a step that sends something."""
         if self.guard is None:
             return self.do(work)
-        before, leaving = partial(self.guard.before, task), partial(self.guard.leaving, task)
+        before, leaving = partial(self.guard.before, task, sent=False), partial(self.guard.leaving, task)
         return self.do(partial(work, before=before, leaving=leaving))
 
     def do(self, work: Callable[[], Any]) -> Any:
@@ -150,17 +146,12 @@ def _steps(scratch: Path) -> Iterator[Result]:
             goal = GOAL if part == "looks" else None
             yield Result("audit", f"{who}'s step with {part} over plain", 1 + watched.of(part) / bare, "x", goal)
         yield Result("audit", f"{who}'s step with all of it over plain", watched.seconds["step"] / bare, "x")
-    for role, watched in zip(folders, watching, strict=True):
-        watched.guard.close()
-        size = (folders[role].path / "ledger" / "log").stat().st_size
-        yield Result("audit", f"{NAMES[role]}'s ledger, for each step", size / MEASURED, "bytes")
 
 
 def _guard(folder: Folder, plan: Plan, party: LabelParty | FeatureParty) -> LabelPartyGuard | FeaturePartyGuard:
-    tally = Tally(folder.path.with_name(f"{folder.path.name}-counted"), counted=LEDGER)
-    if isinstance(party, LabelParty):
-        return LabelPartyGuard(folder, aligned(folder), plan, party, tally)
-    return FeaturePartyGuard(folder, aligned(folder), plan, party, tally)
+    kind: Any = LabelPartyGuard if isinstance(party, LabelParty) else FeaturePartyGuard
+    guard: LabelPartyGuard | FeaturePartyGuard = kind(folder, aligned(folder), plan, party, lambda: None)
+    return guard
 
 
 def _train(tasks: Iterable[Task], sides: Sequence[Sequence[Watched]]) -> None:
@@ -221,7 +212,6 @@ def _gate(scratch: Path, batches: int) -> Iterator[Result]:
     looked = seconds(lambda: gate.seen(task.turn))
     yield Result("audit", f"the gate's attacks on {on}", looked, "s")
     yield Result("audit", f"its decision on {on}", looked + seconds(lambda: gate.foreseen(task)), "s")
-    guard.close()
 
 
 def _audit(scratch: Path) -> Result:

@@ -11,7 +11,6 @@ from tacit.align import psi
 from tacit.align.ids import LONGEST
 from tacit.cut import handshake, session
 from tacit.cut.handshake import Hello
-from tacit.ledger import log as ledger
 from tacit.wire import checkpoint, codec, network, segment
 from tacit.wire.codec import short_name
 from tacit.wire.network_link import BEAT_SECONDS, SILENCE_SECONDS
@@ -108,7 +107,6 @@ def _versions() -> list[tuple[str, str]]:
         ("alignment, in its first commitment", f'`"{psi._PROTOCOL}"`'),
         ("magic and version of a journal's segment", f"`{_spelled(segment.MAGIC)}`, {segment.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
-        ("magic of the ledger's file", f"`{_spelled(ledger.MAGIC)}`"),
         ("listener's first frame", f'`"{network.WELCOME.decode()}"`'),
     ]
 

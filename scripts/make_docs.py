@@ -268,8 +268,8 @@ baseline: the value, less the baseline, plus the figure of an attacker who learn
 share).
 
 After a training in one exchange, `exchange` is filled: with the `certificate` of a label party or the `release` of a
-feature party, and for every figure whether it is a bound, a measurement or private. `leaks`, `moments`, `decisions`,
-`curves` and `ledger` belong to split training, and are empty there."""
+feature party, and for every figure whether it is a bound, a measurement or private. `leaks`, `moments`, `decisions`
+and `curves` belong to split training, and are empty there."""
 
 
 def report() -> str:

@@ -64,7 +64,7 @@ _SLOW = (
     "align/test_cache.py::test_stopped_half_way_and_begun_again",
     "align/test_cluster.py",
     "company/gate/test_killed.py",
-    "company/gate/test_run_ledger.py",
+    "company/gate/test_run_history.py",
     "company/test_align_killed.py",
     "company/test_align_query.py::test_memory_does_not_grow_with_the_rows",
     "company/test_step.py",

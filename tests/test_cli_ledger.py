@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 import typer
+from tacit.ledger.ledger import Ledger
+from tacit.ledger.run import Run
 from typer.testing import CliRunner
 
 from tacit.align.batches import digest
 from tacit.cli.ledger import ledger
 from tacit.contracts import Event
 from tacit.errors import StorageError, UsageError
-from tacit.ledger.ledger import Ledger
-from tacit.ledger.run import Run
 
 RUN = Run(
     name="september", contract="contract", alignment="alignment", role="label", count=1000, batch_size=100, epochs=2,

@@ -22,7 +22,6 @@ ALLOWED = {
     "wire": {"disk", "contracts", "errors"},
     "audit": {"contracts", "errors", "dependence", "plugins"},
     "cut": {"disk", "contracts", "errors", "align", "wire"},
-    "ledger": {"disk", "contracts", "errors", "align", "protect", "wire"},
     "one_shot": {
         "_version",
         "align",
@@ -32,7 +31,6 @@ ALLOWED = {
         "dependence",
         "disk",
         "errors",
-        "ledger",
         "models",
         "protect",
         "wire",
@@ -46,7 +44,6 @@ ALLOWED = {
         "cut",
         "disk",
         "errors",
-        "ledger",
         "models",
         "one_shot",
         "plugins",

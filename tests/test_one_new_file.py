@@ -29,12 +29,11 @@ from tacit.audit import attacks, foresight, live, standard
 from tacit.cli import app
 from tacit.cli._options import attacks as attacks_to_type, protections as protections_to_type
 from tacit.config import Contract, contract_template, meets
-from tacit.contracts import Event, View
+from tacit.contracts import View
 from tacit.errors import UsageError
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.sweeping.settings import grid
 from tacit.lab.sweeping.judging import wanted
-from tacit.ledger.summary import noisy
 from tacit.protect import gradient
 from tacit.protect.gradient import protection
 
@@ -69,7 +68,6 @@ print(json.dumps({
     "typed": ["steady" in protections_to_type(), "peak" in attacks_to_type()],
     "swept": [each.spelled for each in grid(["steady"], 3)],
     "sent": list(made(clean[0], labels[:64], draw).value.shape),
-    "ledger": noisy(Event("chain", parts=(Event("clip"), made.event))),
     "every batch": "peak" in EVERY_BATCH,
     "columns": wanted({"attacks": [], "layers": [], "epochs": 2}),
     "steers": [figure.attack for figure in foresight.on_batches(sent, labels, seed=0)],
@@ -153,10 +151,6 @@ def test_the_gate_of_a_run_under_a_limit_raises_the_one_and_is_steered_by_the_ot
     assert "peak" in found["steers"]
     assert found["steers over visits"]
     assert "peak" in found["looks"]
-
-
-def test_the_ledger_knows_what_it_promises(found):
-    assert found["ledger"] is True
 
 
 def test_audits_and_reports_have_it(found):

@@ -11,8 +11,8 @@ NORMAL = NormalDist()
 HOLDS = Figure("norm", "batches", 0.5, 0.5, 0.5)
 
 
-def figure(upper, *, low=0.5, on="batches", limit=None, attack="cosine"):
-    return Figure(attack, on, min(upper, 0.5 + (upper - 0.5) / 2), low, upper, limit)
+def figure(upper, *, low=0.5, on="batches"):
+    return Figure("cosine", on, min(upper, 0.5 + (upper - 0.5) / 2), low, upper)
 
 
 def decided(measured=(), foreseen=(HOLDS,), limit=0.6, on_limit="pause"):
@@ -45,16 +45,6 @@ def test_a_limit_is_broken_where_even_the_lower_end_is_above_it(low, broken):
     assert decided([figure(0.7, low=low)]).broken is broken
 
 
-def test_a_figure_with_a_limit_of_its_own_is_held_against_that():
-    spent = figure(0.65, low=0.65, on="visits", limit=0.7, attack="ledger")
-    verdict = decided([], [figure(0.55), spent])
-    assert (verdict.action, verdict.foreseen.attack) == ("keep", "cosine"), "it is nearer to its limit"
-    assert not decided([spent]).broken, "a forecast breaks nothing"
-    stuck = decided([], [figure(0.55), figure(0.75, limit=0.7, attack="ledger")])
-    assert stuck.action == "pause"
-    assert "the budget 0.7 can't be held: ledger" in stuck.reason
-
-
 @pytest.mark.parametrize("on_limit", ["pause", "stop"])
 @pytest.mark.parametrize("measured", [(), (HOLDS,)], ids=["nothing measured", "measured"])
 def test_where_nothing_could_be_foreseen_nothing_is_sent(measured, on_limit):
@@ -64,13 +54,12 @@ def test_where_nothing_could_be_foreseen_nothing_is_sent(measured, on_limit):
 
 
 @pytest.mark.parametrize("on_limit", ["pause", "stop"])
-@pytest.mark.parametrize("limit", [None, 0.9], ids=["the limit", "its own"])
 @pytest.mark.parametrize("missing", ["value", "low", "upper"])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_what_is_no_number_holds_no_limit_wherever_it_stands(missing, place, limit, on_limit):
+def test_what_is_no_number_holds_no_limit_wherever_it_stands(missing, place, on_limit):
     ends = {"value": 0.5, "low": 0.5, "upper": 0.5} | {missing: math.nan}
     some = [HOLDS, figure(0.55)]
-    some.insert(place, Figure("cosine", "visits", **ends, limit=limit))
+    some.insert(place, Figure("cosine", "visits", **ends))
     assert decided(some, on_limit=on_limit).action == on_limit
     assert decided((), some, on_limit=on_limit).action == on_limit
 
@@ -88,8 +77,7 @@ def test_squares_of_z_add_up_over_visits(visits):
 
 
 def test_only_attacks_on_all_visits_grow():
-    alone, spent = figure(0.6), figure(0.6, on="visits", limit=0.7)
-    assert grown([alone, spent], 1, 5) == []
+    assert grown([figure(0.6)], 1, 5) == []
     last = figure(0.6, on="visits")
     (found,) = grown([last], 5, 5)
     assert found.upper == pytest.approx(last.upper), "no visit is left"

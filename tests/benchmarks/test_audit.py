@@ -31,7 +31,6 @@ def test_every_part_is_measured_for_both_parties(small):
             assert result.goal == (1.03 if part == "looks" else None)
             assert result.value > 1
         assert results[f"{who}'s step with all of it over plain"].value > 0
-        assert 40 < results[f"{who}'s ledger, for each step"].value < 1000
     watching = results["step of two processes that watch over two that do not"]
     assert watching.value == pytest.approx(1.1)
     assert watching.holds is False

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
+from tacit.company.aligned import facts_of
 from tacit.company.audit import audit_run
 from tacit.company.folder import Folder
 from tacit.company.run_record import overrides
@@ -45,12 +46,12 @@ def test_an_older_copy_is_refused_before_anybody_is_spoken_to(trained, tmp_path)
     shutil.rmtree(trained)
     shutil.copytree(tmp_path / "backup", trained)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
+        with pytest.raises(StorageError, match=r"it knows of 0 messages, and \d+ have left.*--after-restore"):
             train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))
 
 
-def test_an_older_copy_without_the_run_begins_no_other_run_before_its_ledger_is_back(trained, tmp_path):
-    """What the run told would be in no budget: another run over the same rows is refused as well."""
+def test_an_older_copy_without_the_run_begins_no_other_run_before_its_facts_are_back(trained, tmp_path):
+    """What the run told would count nowhere: another run over the same rows is refused as well."""
     newest = tmp_path / "newest"
     trained.rename(newest)
     shutil.copytree(tmp_path / "backup", trained)
@@ -58,11 +59,12 @@ def test_an_older_copy_without_the_run_begins_no_other_run_before_its_ledger_is_
     contract.write_text(contract.read_text().replace('run = "small"', 'run = "another"'))
     folder = Folder(trained)
     align_rows(folder, np.arange(60), id="01", seed=2, digest="01")
+    refused = "knows of 0 split runs, and something left in 1.*--after-restore"
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"its ledger has 0 records, and \d+ were written.*--after-restore"):
+        with pytest.raises(StorageError, match=refused):
             train(trained, waiting=lambda *_: pytest.fail("it waits for a peer"))
-    assert not (trained / "ledger" / "log").exists(), "and nothing is added to it"
-    shutil.copytree(newest / "ledger", trained / "ledger", dirs_exist_ok=True)
+    assert not facts_of(folder).split_runs()
+    shutil.copy(newest / "facts.sqlite", trained)
     with pytest.raises(LinkError, match="for now"):
         train(trained, waiting=_for_now)
 

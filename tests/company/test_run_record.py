@@ -35,93 +35,84 @@ def seen(where, *looks):
     (where / LIVE).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@pytest.fixture(name="run")
-def _run(companies):
+@pytest.fixture(name="where")
+def _where(companies):
     folder = Folder(companies[0].path)
-    return folder, folder.run_folder(folder.contract)
+    return folder.run_folder(folder.contract)
 
 
-def test_a_folder_that_tells_nothing_adds_nothing(run):
-    found = with_records(report(), *run)
+def test_a_folder_that_tells_nothing_adds_nothing(where):
+    found = with_records(report(), where)
     assert (found.verdict, found.moments, found.decisions, found.curves, found.overrides) == ("held", (), (), (), ())
-    assert found.ledger is None
 
 
-def test_epochs_and_decisions_are_told(run):
-    folder, where = run
+def test_epochs_and_decisions_are_told(where):
     decided(where, 1, decision="pause")
     decided(where, 1, decision="resume")
     history = [{"epoch": epoch, "test_auc": 0.7 + epoch / 10} for epoch in range(3)]
     (where / "status.json").write_text(json.dumps({"history": history}))
-    found = with_records(report(), folder, where)
+    found = with_records(report(), where)
     assert [one.epoch for one in found.moments] == [1, 2, 3]
     assert [one.figures["test_auc"] for one in found.moments] == pytest.approx([0.7, 0.8, 0.9])
     assert [one.decision for one in found.decisions] == ["pause", "resume"]
 
 
-def test_the_worst_look_of_an_epoch_is_judged_from_both_sides(run):
+def test_the_worst_look_of_an_epoch_is_judged_from_both_sides(where):
     """An attack that is wrong far too often reads as well as one that is right."""
-    folder, where = run
     seen(where, (1, 0, {"norm": 0.6, "cosine": 0.2}), (5, 0, {"norm": 0.7, "cosine": 0.3}), (9, 1, {"norm": 0.5}))
-    first, second = (one.worst for one in with_records(report(), folder, where).moments)
+    first, second = (one.worst for one in with_records(report(), where).moments)
     assert (first.attack, first.value) == ("cosine", pytest.approx(0.75))
     assert first.low < first.value < first.high
     assert (second.attack, second.value, second.low, second.high) == ("norm", 0.5, 0.5, 0.5)
-    curves = {one.attack: (one.steps, one.values) for one in with_records(report(), folder, where).curves}
+    curves = {one.attack: (one.steps, one.values) for one in with_records(report(), where).curves}
     assert curves["cosine"] == ((1, 5), pytest.approx((0.8, 0.7)))
     assert curves["norm"][0] == (1, 5, 9)
 
 
-def test_a_share_of_variance_is_not_folded(run):
-    folder, where = run
+def test_a_share_of_variance_is_not_folded(where):
     seen(where, (1, 0, {"linear_decoder": 0.1}))
-    (moment,) = with_records(report(side="label", limit=0.3), folder, where).moments
+    (moment,) = with_records(report(side="label", limit=0.3), where).moments
     assert (moment.worst.value, moment.worst.measure) == (0.1, "variance_read")
 
 
-def test_what_the_gate_measured_counts_more_than_looks(run):
-    folder, where = run
+def test_what_the_gate_measured_counts_more_than_looks(where):
     seen(where, (1, 0, {"norm": 0.9}))
-    worst = {"attack": "residual", "on": "visits", "value": 0.58, "low": 0.55, "upper": 0.61, "limit": None}
+    worst = {"attack": "residual", "on": "visits", "value": 0.58, "low": 0.55, "upper": 0.61}
     decided(where, 2, worst=worst)
-    (moment,) = with_records(report(), folder, where).moments
+    (moment,) = with_records(report(), where).moments
     assert (moment.worst.attack, moment.worst.value, moment.worst.high) == ("residual", 0.58, 0.61)
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(0.6, "broken"), (None, "no limit")])
-def test_what_was_broken_once_stays_broken(run, limit, verdict):
-    folder, where = run
+def test_what_was_broken_once_stays_broken(where, limit, verdict):
     assert not broken(where)
     decided(where, 2, broken=True)
     decided(where, 3)
     assert broken(where)
     before = "held" if limit else "no limit"
-    assert with_records(report(limit=limit, verdict=before), folder, where).verdict == verdict
+    assert with_records(report(limit=limit, verdict=before), where).verdict == verdict
 
 
-def test_overrides_are_told_and_a_changed_one_is_refused(run):
-    folder, where = run
+def test_overrides_are_told_and_a_changed_one_is_refused(where):
     said = {"time": "2026-01-01T00:00:00+00:00", "who": "Ada", "what": "export", "reason": "agreed"}
     seals.append(where / OVERRIDES, said)
     assert [one.who for one in overrides(where)] == ["Ada"]
-    assert with_records(report(), folder, where).overrides == overrides(where)
+    assert with_records(report(), where).overrides == overrides(where)
     path = where / OVERRIDES
     path.write_bytes(path.read_bytes().replace(b"Ada", b"Eve"))
     with pytest.raises(StorageError, match="changed by hand"):
-        with_records(report(), folder, where)
+        with_records(report(), where)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "no", "[" * 99_999, '{"history": [1, {"loss": 2}]}'])
-def test_a_status_that_cannot_be_read_tells_no_history(run, text):
-    folder, where = run
+def test_a_status_that_cannot_be_read_tells_no_history(where, text):
     (where / "status.json").write_text(text)
-    assert with_records(report(), folder, where).moments == ()
+    assert with_records(report(), where).moments == ()
 
 
-def test_after_the_last_epoch_the_audit_itself_counts_more_than_looks(run):
-    folder, where = run
+def test_after_the_last_epoch_the_audit_itself_counts_more_than_looks(where):
     seen(where, (1, 0, {"norm": 0.9}), (2, 1, {"norm": 0.9}))
     decided(where, 1)
-    first, last = (one.worst for one in with_records(report(), folder, where).moments)
+    first, last = (one.worst for one in with_records(report(), where).moments)
     assert first.value == 0.9
     assert (last.attack, last.value) == (report().worst.attack, report().worst.value)

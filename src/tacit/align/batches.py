@@ -211,27 +211,3 @@ class Plan:
         if task.epoch == 0:
             point = max(point, *(early for early in _EARLY if early <= place))
         return task.turn - place + point
-
-    # --- steps: the turns of one kind, "train" or "evaluate", by themselves ---
-
-    def planned(self, kind: str) -> int:
-        """How many steps of this kind the whole run has."""
-        return self.epochs * (self.steps if kind == "train" else self.tests)
-
-    def due(self, kind: str, turn: int) -> int:
-        """How many steps of this kind lie before a turn."""
-        epoch, place = divmod(turn, self.epoch_turns)
-        if epoch >= self.epochs:
-            return self.planned(kind)
-        if kind == "train":
-            return epoch * self.steps + min(place, self.steps)
-        return epoch * self.tests + max(0, place - self.steps)
-
-    def turn(self, kind: str, step: int) -> int:
-        """The turn of a step."""
-        epoch, place = divmod(step, self.steps if kind == "train" else self.tests)
-        return epoch * self.epoch_turns + place + (0 if kind == "train" else self.steps)
-
-    def rows(self, kind: str, step: int) -> Tensor:
-        """The rows of a step, in the order of the batch."""
-        return next(self.tasks(self.turn(kind, step))).rows

@@ -98,9 +98,13 @@ def print_exchange(run: dict[str, Any]) -> None:
 
     told = run.get("certificate")
     if told is not None:
+        alone = told.get("beside")
+        if alone:
+            typer.echo(plain(f"  no bound is stated for these labels: {alone}"))
         typer.echo(
-            f"  certified: leak AUC {told['auc']:.4g}, odds {told['odds']:.4g} ({told['rows']:,} labels); over all "
-            f"exchanges {told['total_auc']:.4g} and {told['total_odds']:.4g} for any {plain(told['unit'])}"
+            f"  {'of exchanges alone' if alone else 'certified'}: leak AUC {told['auc']:.4g}, odds {told['odds']:.4g} "
+            f"({told['rows']:,} labels); over all exchanges {told['total_auc']:.4g} and {told['total_odds']:.4g} for "
+            f"any {plain(told['unit'])}"
         )
     form = run.get("release")
     if form is not None:

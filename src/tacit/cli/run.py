@@ -14,7 +14,7 @@ from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
 from tacit.cli._options import Folder, Json, Quiet, Run, Where, flag, option, party_folder, party_of
 from tacit.cli._show import figures, plain, print_report, tell
-from tacit.errors import TacitError
+from tacit.errors import TacitError, UsageError
 from tacit.views.progress import Show, one_bar
 
 
@@ -57,6 +57,9 @@ def train(  # typer reads each option from a parameter
     after_restore: Annotated[
         str | None, option("Who lets it go on from an older copy of its folder; on record.", "NAME")
     ] = None,
+    no_split_run: Annotated[
+        str | None, option("Who says that no split run of an older version had these rows; on record.", "NAME")
+    ] = None,
     reason: Annotated[str | None, option("Why; on record with the name.", "WHY")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -74,7 +77,9 @@ def train(  # typer reads each option from a parameter
 
     Where the contract says mode = "one_shot", labels are flipped once and embeddings are sent once: a feature party
     learns at home and attacks what it is about to send, the label party fits a private model. What it prints is for
-    its own eyes: a certificate for labels, and what decoders read of features.
+    its own eyes: a certificate for labels, and what decoders read of features. In a folder with a ledger/ of an older
+    version no bound is stated for labels unless somebody says with --no-split-run and --reason that no split run had
+    these rows.
 
     Example: `tacit train --folder airline`
     """
@@ -88,10 +93,13 @@ def train(  # typer reads each option from a parameter
 
         with kept, one_bar(quiet=quiet, first="preparing") as show:
             outcome = train_one_shot(
-                path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=restored
-            )
+                path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=restored,
+                no_split_run=None if no_split_run is None else (no_split_run, reason or ""),
+            )  # fmt: skip
         print_outcome(outcome, as_json=as_json, quiet=quiet)
         return
+    if no_split_run is not None:
+        raise UsageError("--no-split-run is about a bound on labels, which only one exchange has: leave it out")
     from tacit.company.audit import audit_run
     from tacit.company.seals import write_report
     from tacit.company.train import train as run

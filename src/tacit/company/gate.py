@@ -99,7 +99,11 @@ class Gate(ABC):
         """Whether the owner wants something else, or so much was sent that it is time to look again; at first it is."""
         if last["decision"] == "pause" or last["limit"] != self.limit:
             return True
-        return self.limit is not None and task.turn > last["turn"] and (task.epoch < 3 or task.turn - last["turn"] >= APART)
+        return (
+            self.limit is not None
+            and task.turn > last["turn"]
+            and (task.epoch < 3 or task.turn - last["turn"] >= APART)
+        )
 
     def _decide(self, task: Task, batch: Sequence[Tensor], before: Sequence[dict[str, Any]]) -> None:
         paused = bool(before) and before[-1]["decision"] == "pause"

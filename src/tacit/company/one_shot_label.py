@@ -23,6 +23,7 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import server
 from tacit.company.models import load_factory
 from tacit.company.one_shot_common import ExchangeTelling
+from tacit.company.split_history import told_beside
 from tacit.config import OneShotContract
 from tacit.contracts import Link, Message
 from tacit.disk import write_json
@@ -90,7 +91,8 @@ def train_label(
             write_json(where / "closed", {"time": time.time()})
     certificate = answers.certificate()
     write_json(where / "certificate.json", certificate.as_dict())
-    brief = {name: getattr(certificate, name) for name in ("auc", "odds", "total_auc", "total_odds", "rows", "unit")}
+    names = ("auc", "odds", "total_auc", "total_odds", "rows", "unit", "beside")
+    brief = {name: getattr(certificate, name) for name in names}
     telling.status.update(certificate=brief, at_once=True)
     return _fit(answers, received, certificate, telling)
 
@@ -146,7 +148,7 @@ class Answers:
         """Of what was sent, with everything that was sent before."""
         share = float(self.target.values[self.target.known].mean()) if self.target.classes == 2 else None
         with self._book() as book:
-            return certify(self.mechanism, self.train, book.summary(), share)
+            return certify(self.mechanism, self.train, book.summary(), share, told_beside(self.folder, self.restored))
 
     @contextmanager
     def _book(self) -> Iterator[Book]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from tacit.company.aligned import facts_of
 from tacit.company.facts import Facts, SplitRun
 from tacit.company.folder import Folder
+from tacit.company.run_record import vouched
 from tacit.config import Contract
 from tacit.contracts import Protection
 from tacit.errors import UsageError
@@ -29,13 +30,27 @@ def counted_facts(folder: Folder, restored: Restored | None) -> Iterator[Facts]:
         yield facts
 
 
-def split_runs(folder: Folder, restored: Restored | None = None) -> list[SplitRun]:
-    """Those about this party's label column; one of which the column is not known counts for every column."""
+def told_beside(folder: Folder, restored: Restored | None) -> str:
+    """What has told the labels of the contract's run beside its exchange, or may have; empty for nothing.
+
+    An older version counted split runs in `ledger/`: where that is, somebody must say that none had these rows.
+    """
     with counted_facts(folder, restored) as facts:
-        return _about(facts, folder)
+        found = [
+            f"the same labels went out in the split run {one.run!r} under {one.protection}, and of that and exchanges "
+            "together no bound is known"
+            for one in _about(facts, folder)
+        ]
+    if (folder.path / "ledger" / "log").exists() and not vouched(folder.run_folder(folder.terms)):
+        found.append(
+            "they may have gone out in split runs of an older version of Tacit, whose ledger/ lies in the party's "
+            "folder (who knows that none had these rows says so with `tacit train --no-split-run NAME --reason WHY`)"
+        )
+    return "; ".join(found)
 
 
 def _about(facts: Facts, folder: Folder) -> list[SplitRun]:
+    """Those about this party's label column; one of which the column is not known counts for every column."""
     label = label_of(folder)
     return [one for one in facts.split_runs() if label is None or one.label in (None, label)]
 

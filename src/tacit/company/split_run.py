@@ -20,8 +20,8 @@ from tacit.align.batches import Plan, Task
 from tacit.align.tables import tensors_digest
 from tacit.company import seals
 from tacit.company.aligned import Aligned, pin
-from tacit.company.folder import Folder
 from tacit.company.facts import SplitRun as Fact
+from tacit.company.folder import Folder
 from tacit.company.guard import Guard
 from tacit.company.run_files import GATE, OVERRIDES
 from tacit.company.run_record import restored
@@ -131,6 +131,8 @@ class SplitRun:
 
     def durable(self, facts: Mapping[str, str]) -> Durable:
         """Where this run's state is kept, and which facts must be the same at every start."""
+        with counted_facts(self.folder, self.restored):  # an older copy is refused before anybody is spoken to
+            pass
         tally = Tally(self.folder.tally_path(self.contract, self._id), self.restored)
         durable = Durable(
             self.journal, Checkpoints(self.where / "checkpoints"), facts,
@@ -149,9 +151,7 @@ class SplitRun:
     def enter(self, protection: str) -> None:
         """Put on record that the aligned rows go out in this run, under this protection."""
         contract = self.contract
-        fact = Fact(
-            contract.digest, contract.run, self.rows.id, label_of(self.folder), protection, contract.epochs
-        )
+        fact = Fact(contract.digest, contract.run, self.rows.id, label_of(self.folder), protection, contract.epochs)
         with counted_facts(self.folder, self.restored) as facts:
             facts.enter(fact)
 

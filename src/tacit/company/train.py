@@ -16,7 +16,7 @@ from tacit.company.one_shot_features import FeatureOutcome
 from tacit.company.one_shot_label import LabelOutcome
 from tacit.company.one_shot_report import exchange_report
 from tacit.company.run_files import OVERRIDES
-from tacit.company.run_record import restored
+from tacit.company.run_record import restored, vouch
 from tacit.company.seals import write_report
 from tacit.company.split_history import check_promise
 from tacit.company.split_run import Progress, Trained, begin, silent, started
@@ -72,10 +72,12 @@ def train_one_shot(
     alarm: Alarm = lambda *_: None,
     trace: Trace = silent,
     after_restore: tuple[str, str] | None = None,
+    no_split_run: tuple[str, str] | None = None,
 ) -> LabelOutcome | FeatureOutcome:
     """The same in one exchange; at the end it writes the party's report into the run's folder.
 
-    `progress` is told what is being done, how much of it is done and how much there is.
+    `progress` is told what is being done, how much of it is done and how much there is. `no_split_run` is who says, and
+    why, that no split run of an older version had these rows; it stays on record.
     """
     folder = Folder.at(folder)
     contract = folder.one_shot
@@ -85,6 +87,7 @@ def train_one_shot(
         telling = ExchangeTelling(status, waiting, alarm, trace, progress)
         seals.begin(where / OVERRIDES)
         try:
+            vouch(where, no_split_run)
             answered = restored(where, status.log, after_restore)
             if folder.config.role == "label":
                 outcome: LabelOutcome | FeatureOutcome = one_shot_label.train_label(folder, telling, answered)

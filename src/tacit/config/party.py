@@ -266,8 +266,9 @@ class Party(File):
         odds: of a label party in one-shot training: the factor by which the odds of a label change at most, for whoever
             sees what is sent; limit / (1 - limit) where it is not given.
         on_limit: what to do where it would be passed: training pauses, or the run ends for good.
-        budget: of a label party: the leak AUC that the ledger's worst case may reach for any example, over all visits
-            in all runs; 0.75 if not given, and 1 for none. It takes a protection that has a bound for every row.
+        budget: of a label party: the leak AUC that all releases in one exchange together may reach for any unit, or
+            that a protection step by step may promise of any row over all visits; 0.75 if not given, and 1 for none.
+            Step by step it takes a protection that has a bound for every row.
         odds_budget: of a label party: the factor that the odds of any label may change by over all releases of one-shot
             trainings.
         network: the address.

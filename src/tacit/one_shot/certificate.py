@@ -16,8 +16,8 @@ NOT_COVERED = (
     "settings that were chosen by looking at labels and stand in the contract: classes, which is rare, a range",
     "decisions that others can watch, such as whom a company calls after it has scored its customers",
     "predictions of the private model that are shown to the partner: they void the certificate",
-    'labels of a unit that went through another folder with a secret of its own, or step by step (mode = "split"),'
-    " which has a ledger of its own; and what left before a restore that somebody answered for (on record)",
+    "labels of a unit that went through another folder with a secret of its own, or that go out step by step "
+    '(mode = "split") after this; and what left before a restore that somebody answered for (on record)',
 )
 
 
@@ -37,13 +37,16 @@ class Certificate:
     # how likely class 1 is after a 0 and after a 1 was sent, where one knows that share and nothing else
     after: tuple[float, float] | None
     why: str  # what decided, where the odds did and not the limit
+    beside: str = ""  # what else told, or may have told, these labels, so that no bound is stated; empty for nothing
 
     @property
     def sentence(self) -> str:
-        """The one sentence."""
+        """The one sentence; where something else has told these labels, that comes first."""
+        told = "everything that this party has sent" if not self.beside else "what this party has sent in exchanges"
+        before = f"No bound is stated for these labels: {self.beside}. Of exchanges alone: " if self.beside else ""
         return (
-            f"Of two {self.unit}s with different labels that nothing else tells apart, whoever receives everything "
-            "that this party has sent, knows all other labels and computes whatever they like tells which is which "
+            f"{before}Of two {self.unit}s with different labels that nothing else tells apart, whoever receives "
+            f"{told}, knows all other labels and computes whatever they like tells which is which "
             f"with an AUC of at most {_up(self.total_auc)} (0.5 is a coin flip, 1 an open book); and the odds of any "
             f"label change by at most a factor of {_up(self.total_odds)}. This is a bound, not a measurement; it holds "
             "against any partner, honest or not."
@@ -66,13 +69,13 @@ class Certificate:
         return asdict(self) | words
 
 
-def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None) -> Certificate:
+def certify(mechanism: Mechanism, rows: int, total: Summary, share: float | None, beside: str = "") -> Certificate:
     """The certificate of an exchange."""
     after = mechanism.posterior(share) if share is not None and isinstance(mechanism, Flips) else None
     return Certificate(
         mechanism=described(mechanism), parameters=dict(mechanism.parameters()), rows=rows, unit=total.unit,
         auc=mechanism.auc, odds=mechanism.odds, total_auc=total.auc, total_odds=total.odds, share=share,
-        after=after, why=mechanism.why if isinstance(mechanism, Flips) else "",
+        after=after, why=mechanism.why if isinstance(mechanism, Flips) else "", beside=beside,
     )  # fmt: skip
 
 

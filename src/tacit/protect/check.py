@@ -793,11 +793,10 @@ def state_survives(subject: Subject) -> None:
         state, back = one.state, other.state
 
 
-def event_for_the_ledger(subject: Subject) -> None:
+def event_of_plain_values(subject: Subject) -> None:
     """The event names the mechanism and its options in plain values, and says nothing about labels or gradients.
 
-    The ledger keeps it for every answer and judges by the name. A name that it does not know counts as no protection,
-    so a protection must not go by the name of one of ours.
+    Contracts and settings judge by the name, and reports tell it: a protection must not go by the name of one of ours.
     """
     usual = subject.batch()
     event = subject.update(usual, subject.protection.init()).event
@@ -812,7 +811,7 @@ def event_for_the_ledger(subject: Subject) -> None:
         )
     _require(
         _is_ours(subject.protection) or event.mechanism not in gradient.names(), "a name of its own",
-        f"it calls itself {event.mechanism!r}, and the ledger would judge it by the rules of ours",
+        f"it calls itself {event.mechanism!r}, and contracts would take it for ours",
         "name the mechanism after your file",
     )  # fmt: skip
 
@@ -822,7 +821,7 @@ def _is_ours(protection: object) -> bool:
 
 
 def _check_event(event: object) -> None:
-    """Refuse what is no event, or one that a ledger could not write down."""
+    """Refuse what is no event, or one that no file could hold."""
     happened = ""
     if not isinstance(event, Event):
         happened = f"it is a {type(event).__name__}"
@@ -855,7 +854,7 @@ def report_of_tensors(subject: Subject) -> None:
         _require(
             "untouched_rows" in report, "a figure untouched_rows",
             f"the report has {', '.join(sorted(report)) or 'nothing'}",
-            'report {"untouched_rows": (value == grad).flatten(1).all(1).sum()}: the ledger and the audit read it',
+            'report {"untouched_rows": (value == grad).flatten(1).all(1).sum()}: the audit reads it',
         )  # fmt: skip
 
 
@@ -883,7 +882,7 @@ RULES: tuple[Callable[[Subject], None], ...] = (
     keeps_shape, keeps_dtype, keeps_device, inputs_untouched, new_tensor, labels_of_any_dtype, strides,
     call_equals_update, same_noise_same_bytes, other_noise_other_bytes, no_randomness_of_its_own, takes_a_noise_source,
     unbiased, reported_power, hides_every_row, one_class, one_of_a_class, no_spread, zero_rows, extreme_sizes,
-    refuses_what_is_not_finite, refuses_wrong_shapes, refuses_other_labels, state_survives, event_for_the_ledger,
+    refuses_what_is_not_finite, refuses_wrong_shapes, refuses_other_labels, state_survives, event_of_plain_values,
     report_of_tensors, counts_untouched_rows,
 )  # fmt: skip
 """What a protection of gradients owes, in the order in which it is asked."""

@@ -12,7 +12,7 @@ from typing import Literal
 from tacit.errors import TacitError
 
 _DEEPEST = 8  # folders below a root
-_NEVER = frozenset({"journal", "checkpoints", "transcript", "inputs", "ledger", "keys", "trusted", "node_modules"})
+_NEVER = frozenset({"journal", "checkpoints", "transcript", "inputs", "keys", "trusted", "node_modules"})
 
 DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """What a reader may raise at files that were damaged or changed by hand; one such place must not hide the others."""

@@ -14,7 +14,6 @@ from tacit.company.run_files import SERVING
 from tacit.errors import DataError, TacitError
 from tacit.views.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.views.finding import Place, marks
-from tacit.views.ledger import LedgerGlance
 from tacit.views.pacing import Line, pace_of, rate_now
 from tacit.views.report.rendering import read as read_report
 from tacit.views.series import Cells, Group, NormsOverTime, Series, by_protection, finite
@@ -46,7 +45,6 @@ class RunReader:
         self.status: dict[str, Any] = {}  # as `tacit status` tells it
         self.problems: list[str] = []  # what could not be read
         self.norms = NormsOverTime()
-        self._ledger = LedgerGlance(place.path.parent.parent / "ledger")
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
         self._looks: dict[str, Series] = {}
         self._seen: tuple[Any, ...] = ()
@@ -118,7 +116,7 @@ class RunReader:
     def detail(self, points: int = 2000, first: float | None = None, last: float | None = None) -> dict[str, Any]:
         """What a page about this run shows."""
         report = self.report or {}
-        leaks, ledger = report.get("leaks", []), report.get("ledger") or self._ledger.summary()
+        leaks = report.get("leaks", [])
         pace = pace_of(self.pace, self.events, points)
         decided = [
             {name: value for name, value in decision.items() if name != "measured"}
@@ -130,7 +128,7 @@ class RunReader:
             "curves": [curve.shown(points, first, last) for curve in self.series.values()],
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
             "decisions": decided, "pace": pace, "norms": self.norms.shown(),
-            "history": self.status.get("history", []), "events": self.events[-50:], "ledger": ledger,
+            "history": self.status.get("history", []), "events": self.events[-50:],
             "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
             "serving": read_service(self.place.path),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,

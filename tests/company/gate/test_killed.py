@@ -5,7 +5,8 @@ from contextlib import closing
 import pytest
 
 from tacit.company import seals
-from tacit.ledger.ledger import Ledger
+from tacit.company.aligned import facts_of
+from tacit.company.folder import Folder
 from tacit.wire.record import RecordedRun
 from tests.torture.processes import Processes
 from tests.torture.workers import Start
@@ -19,14 +20,12 @@ def left(companies):
     found = {}
     for folder in (companies.airline, companies.airport):
         where, recorded = companies.run(folder), RecordedRun.open(companies.run(folder) / "transcript")
-        (declared,) = Ledger(folder / "ledger").runs()
         found |= {
             (folder.name, "decisions"): [{**one, "time": ""} for one in companies.told(folder)],
             (folder.name, "looks"): (where / "live.jsonl").read_text(),
             (folder.name, "weights"): companies.weights(folder),
             (folder.name, "steps"): (recorded.steps, recorded.unrecorded),
-            (folder.name, "visited"): declared.visits().tolist(),
-            (folder.name, "spent"): declared.row_kl,
+            (folder.name, "split runs"): facts_of(Folder(folder)).split_runs(),
         }
         for what, seen in (("batches", recorded.batches()), ("visits", recorded.visits())):
             for name in ("rows", "gradient", "embedding", "own_embedding"):

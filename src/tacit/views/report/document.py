@@ -121,24 +121,6 @@ class LiveCurve(Part):
         return self
 
 
-class LedgerSummary(Part):
-    """What has been spent of every example, over all runs of this party."""
-
-    examples: int = told("that were ever answered about.")
-    answers: int = told("rows answered, each visit counted.")
-    runs: int = told("trainings in the ledger.")
-    most_visits: int = told("of one example.")
-    visits: dict[int, int] = told("how many examples have been visited so often: visits -> examples.")
-    worst_case: float | None = told(
-        "the leak AUC up to which messages about the most exposed example tell its label to whoever knows "
-        "everything else; 1 where a mechanism promises nothing; None where it is not known.",
-        None,
-    )
-    budget: float | None = told("that the owner set for it.", None)
-    head: str = told("digest at the end of the hash chain.")
-    notes: tuple[str, ...] = told("what the figure does not know.", ())
-
-
 class NotTested(Part):
     """What was not tried, and why."""
 
@@ -162,7 +144,6 @@ class Report(Part):
     moments: tuple[Moment, ...] = told("epoch by epoch.", ())
     decisions: tuple[Decision, ...] = told("of the gate.", ())
     curves: tuple[LiveCurve, ...] = told("while training ran.", ())
-    ledger: LedgerSummary | None = told("of the party.", None)
     overrides: tuple[Override, ...] = told("on record.", ())
     exchange: Exchanged | None = told(
         "what there is to say of a training in one exchange; None of one step by step, and of files.", None

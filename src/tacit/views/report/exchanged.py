@@ -76,7 +76,7 @@ class Certified(Part):
     releases: int = told("exchanges so far.")
     labels: int = told("that were ever sent.")
     charges: tuple[Charged, ...] = told(
-        "what units have come to, the most first; the ledger has all, a report the first 12.", ()
+        "what units have come to, the most first; `tacit ledger` shows the sum, a report the first 12.", ()
     )
     share: Missable = told("of class 1, of two classes.", None)
     after: tuple[float, ...] | None = told(
@@ -84,6 +84,7 @@ class Certified(Part):
     )
     posterior: str = told("the same in a sentence.", "")
     why: str = told("what decided, where the odds did and not the limit.", "")
+    beside: str = told("what else told, or may have told, these labels, so that no bound is stated.", "")
     not_covered: tuple[str, ...] = told("what no bound on messages bounds.", ())
 
 

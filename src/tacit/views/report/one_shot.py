@@ -41,11 +41,13 @@ def content(report: Report) -> dict[str, object]:
 
 def _certificate(report: Report, certificate: Certified) -> Headline:
     stamp, tone = ("Certified", "good") if report.verdict == "held" else STAMPS[report.verdict]
+    if certificate.beside:
+        stamp, tone = "No bound", "bad"
     budget = "" if certificate.budget is None else f", of a budget of {decimals(certificate.budget)}"
     exchanges = "the one exchange" if certificate.releases == 1 else f"all {certificate.releases:,} exchanges"
     meaning = [
-        f"Show somebody who has all that was sent two {certificate.unit}s whose labels differ. They point at the right "
-        f"one at most {100 * certificate.total_auc:.1f} times in 100; by tossing a coin it would be 50.",
+        f"Show somebody who has all that was sent in exchanges two {certificate.unit}s whose labels differ. They point "
+        f"at the right one at most {100 * certificate.total_auc:.1f} times in 100; by tossing a coin it would be 50.",
         *([certificate.posterior] if certificate.posterior else []),
         f"The limit of {decimals(report.limit)} is on one exchange; over {exchanges} so far it comes to "
         f"the figure above{budget}.",

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tacit.views.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.views.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
-from tacit.views.report.plots import SERIES, Mark, curves, histogram, interval, scale
+from tacit.views.report.plots import SERIES, Mark, curves, interval, scale
 from tacit.views.report.words import decimals, headline, plain_words, spelled, when, worst_leak
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
@@ -56,7 +56,7 @@ def content(report: Report) -> dict[str, object]:
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
         "groups": _groups(report), "baselines": any(leak.baseline is not None for leak in report.leaks),
         "layers": sorted({leak.layer for leak in report.leaks}), **_over_time(report), "charts": _charts(report),
-        **_ledger(report), "plain_words": plain_words, "spelled": spelled,
+        "plain_words": plain_words, "spelled": spelled,
     }  # fmt: skip
 
 
@@ -157,24 +157,3 @@ def _charts(report: Report) -> list[tuple[Measure, Markup, list[tuple[str, str, 
 
 def _highest(curve: LiveCurve) -> float:
     return max(value for value in curve.values if value is not None)
-
-
-def _ledger(report: Report) -> dict[str, object]:
-    ledger = report.ledger
-    measure = MEASURES["leak_auc" if report.subject.side == "features" else "variance_read"]
-    if ledger is None:
-        return {"visited": None, "spent": None, "accumulated": None}
-    together = [leak for leak in report.leaks if leak.on == "visits" and MEASURES[leak.measure] is measure]
-    most = max(together, key=lambda leak: judged(leak).value, default=None)
-    marks = []
-    if ledger.worst_case is not None:
-        marks.append(Mark("worst case", ledger.worst_case))
-    if ledger.budget is not None:
-        marks.append(Mark("budget", ledger.budget, "limit"))
-    shown = bool(marks) or most is not None
-    title = "Measured over all visits, against the worst case and the budget"
-    return {
-        "visited": histogram(ledger.visits) if ledger.visits else None,
-        "spent": scale(measure, None if most is None else judged(most), marks, title=title) if shown else None,
-        "accumulated": most,
-    }

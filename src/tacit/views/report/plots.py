@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,6 @@ SERIES = 5
 """Curves that have a colour and a pattern of their own; further ones are grey."""
 
 _MOST_POINTS = 150  # of a curve
-_MOST_BARS = 24
-_LABELLED = 12  # bars that have room for their number
 
 
 def curves(measure: Measure, shown: Sequence[LiveCurve], limit: float | None) -> Markup:
@@ -116,36 +114,3 @@ def interval(name: str, measure: Measure, figure: Judged, limit: float | None, *
     bounds = f"between {decimals(figure.low)} and {decimals(figure.high)}"
     words = f"{decimals(figure.value)}, {bounds}{', over the limit' if over else ''}"
     return svg.picture(name, words, *drawn, height=22, class_="interval")
-
-
-def histogram(visits: Mapping[int, int]) -> Markup:
-    """How many examples have been visited so often: a bar for each number of visits, or for a few of them together."""
-    bars = _binned(visits)
-    most = max(number for _, _, number in bars)
-    drawn = [svg.line(0, 1, 1, 1, "axis"), svg.text("visits", 1, 1, "tick what", dy=40, anchor="end")]
-    few = sum(number > 0 for *_, number in bars) <= _LABELLED
-    labels = max(1, -(-len(bars) // _LABELLED))
-    for place, (first, last, number) in enumerate(bars):
-        left, middle, high = place / len(bars), (place + 0.5) / len(bars), number / most
-        name = f"{first:,}" if first == last else f"{first:,}–{last:,}"
-        bar = svg.el(
-            "rect", svg.el("title", f"{name}: {number:,}"), x=svg.at(left + 0.1 / len(bars)), y=svg.at(1 - high),
-            width=svg.at(0.8 / len(bars)), height=svg.at(high), class_="bar",
-        )  # fmt: skip
-        drawn.append(bar)
-        if place % labels == 0:
-            drawn.append(svg.text(name, middle, 1, "tick", dy=18))
-        if few and number:
-            drawn.append(svg.text(f"{number:,}", middle, 1 - high, "tick", dy=-6))
-    words = "; ".join(f"{first} to {last}: {number:,}" for first, last, number in bars)
-    return svg.picture("Examples by how often each was visited", words, *drawn, height=160, class_="plot")
-
-
-def _binned(visits: Mapping[int, int]) -> list[tuple[int, int, int]]:
-    """First and last number of visits, and examples, of each bar; empty places between them are bars as well."""
-    low, high = min(visits), max(visits)
-    wide = -(-(high - low + 1) // _MOST_BARS)
-    bars = [0] * (-(-(high - low + 1) // wide))
-    for times, examples in visits.items():
-        bars[(times - low) // wide] += examples
-    return [(low + wide * i, min(low + wide * (i + 1) - 1, high), number) for i, number in enumerate(bars)]

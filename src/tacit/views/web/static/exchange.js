@@ -72,7 +72,7 @@ function hero(view, detail) {
   const { worst, certificate, release } = detail;
   say(view.figure, worst ? fixed(worst.value) : "not yet");
   view.figure.classList.toggle("none", !worst);
-  const kind = detail.role === "label" ? "a bound" : `a measurement: ${worst?.attack ?? ""}`;
+  const kind = detail.role === "label" ? (certificate?.beside ? "of exchanges alone" : "a bound") : `a measurement: ${worst?.attack ?? ""}`;
   say(view.under, worst ? `${figured(detail)}, ${kind}` : `${figured(detail)}: nothing has left yet`);
   view.scale.draw(detail);
   const own = certificate

@@ -10,7 +10,7 @@ import { grid } from "./grid.js";
 import { NormsView } from "./norms.js";
 import { Pace } from "./pace.js";
 import { scale } from "./pictures.js";
-import { decisions, events, ledger, serving } from "./tables.js";
+import { decisions, events, serving } from "./tables.js";
 import { moves, over, progress, sentence, state, verdict } from "./words.js";
 
 /** Points of each curve that the server sends at most: a lowest and a highest one for each pixel of the page. */
@@ -57,7 +57,7 @@ function build(view, root, ask) {
   view.steps = new StepCharts(ask);
   view.pace = new Pace();
   view.norms = new NormsView();
-  for (const part of ["decided", "matrix", "book", "served", "log"]) view[part] = el("div", {});
+  for (const part of ["decided", "matrix", "served", "log"]) view[part] = el("div", {});
   view.hero = el("div", { class: "hero" }, el("div", {}, view.figure, view.under), el("div", {}, view.scale, view.tiles));
   put(
     root,
@@ -67,7 +67,7 @@ function build(view, root, ask) {
     section("norms", "Length of gradients, by class", view.norms.node),
     section("pace", "Pace and journal", view.pace.node),
     (view.serving = section("serving", "Serving", view.served)),
-    el("div", { class: "pair" }, section("ledger", "Ledger", view.book), section("events", "Events", view.log)),
+    section("events", "Events", view.log),
   );
   view.finding = root.querySelector(".finding");
 }
@@ -93,7 +93,6 @@ function show(view, detail) {
   renew(view.decided, [detail.decisions, detail.limit], () => decisions(detail));
   const again = () => renew(view.matrix, [detail.matrix, view.sort], () => attacks(detail, view.sort, again));
   again();
-  renew(view.book, detail.ledger, () => ledger(detail));
   view.serving.hidden = !detail.serving;
   renew(view.served, detail.serving, () => (detail.serving ? serving(detail.serving) : []));
   renew(view.log, detail.events, () => events(detail));

@@ -1,7 +1,7 @@
-// What a run has written down, as tables: decisions, events, the ledger, how it serves.
+// What a run has written down, as tables: decisions, events, how it serves.
 
 import { el, empty, scrolled } from "./dom.js";
-import { ago, clock, count, fixed, known, limit, many } from "./format.js";
+import { ago, clock, count, fixed, known, many } from "./format.js";
 
 export function table(label, heads, rows, kind = "stack") {
   const head = el("tr", {}, heads.map(([word, of]) => el("th", { scope: "col", class: of ?? null }, word)));
@@ -42,37 +42,6 @@ export function events(detail) {
     return row(heads, [clock(one.time), name, details(one)]);
   });
   return [table("The last events", heads, rows)];
-}
-
-/** What has been answered about examples, over all runs of this party. */
-export function ledger(detail) {
-  const found = detail.ledger;
-  if (!found) return [empty("No ledger is known yet: it is read when the run has a report.")];
-  const tiles = [
-    ["examples", count(found.examples)],
-    ["answers", count(found.answers)],
-    [found.runs === 1 ? "run" : "runs", count(found.runs)],
-    ["most visits of one example", count(found.most_visits)],
-    ["worst case of that example", known(found.worst_case) ? fixed(found.worst_case) : "not known"],
-    ["budget", known(found.budget) ? limit(found.budget) : "none was set"],
-  ];
-  const notes = (found.notes ?? []).map((note) => el("li", {}, String(note)));
-  return [
-    el("p", { class: "told" }, "What has been answered about every example, over all runs, days and restarts of this party. The worst case is a calculation about an attacker who knows everything but the label."),
-    el("dl", { class: "tiles" }, tiles.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
-    visits(found.visits),
-    notes.length ? el("ul", {}, notes) : null,
-  ].filter(Boolean);
-}
-
-function visits(found) {
-  const entries = Object.entries(found ?? {}).sort(([a], [b]) => Number(a) - Number(b));
-  if (!entries.length) return null;
-  const shown = entries.slice(-12);
-  const most = Math.max(...shown.map(([, value]) => value));
-  const heads = [["Visits", "n"], ["Examples", "n"], ["As a bar"]];
-  const rows = shown.map(([times, value]) => row(heads, [count(Number(times)), count(value), el("progress", { max: most, value, "aria-label": many(value, "example") })]));
-  return table("Examples by how often each was visited", heads, rows, "key");
 }
 
 const ROWS = { joint: "rows scored with the partner", fallback: "by the fallback", none: "without a score", yes: "rows known here", no: "rows not known here" };
