@@ -188,7 +188,7 @@ MISTAKES = {
     "three labels": (labels([one % 3 for one in IDS]), ["row 2 has the label 2 in the column 'y'", "0 or 1"]),
     "nothing aligned": (said("train {place.airline}"), ["nothing is aligned for the run 'small'", "tacit align"]),
     # what is not there yet
-    "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "tacit train"]),
+    "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "one exchange"]),
     "no model": (said("export {place.airline} --out {place.root}/m.safetensors"), ["model.safetensors is missing"]),
     "no record": (said("audit {place.airline}"), ["nothing is recorded there", "checkpoint"]),
     "nothing to audit": (said("audit"), ["nothing to audit", "--messages"]),

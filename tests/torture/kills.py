@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.torture.bench import Bench, Result
-from tests.torture.books import check_ledgers
 from tests.torture.processes import ROOT, WORKER, Process, read_events
 from tests.torture.workers import state_of
 from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check
 
-__all__ = ["POINTS", "Fates", "Side", "kills", "last_turn", "ledger", "plain_command"]
+__all__ = ["POINTS", "Fates", "Side", "kills", "last_turn", "plain_command"]
 
 POINTS = {
     LABEL: (
@@ -39,7 +38,6 @@ POINTS = {
 
 _OFTEN = frozenset(point for points in POINTS.values() for point in points) - {"checkpoint written", "journal rotated"}
 _TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")
-_IN_A_ROW = 20  # kills after which the ledgers are looked at
 _PATIENCE = 240.0  # seconds for one training with all its kills
 
 
@@ -189,7 +187,6 @@ def _one(bench: Bench, fates: Fates) -> dict[str, Any]:
     training = bench.fresh()
     sides = train_under_kills(training, fates, _PATIENCE)
     most = bench.same(training)
-    entered = check_ledgers(training, bench.folder / "reference", bench.size)
     events = read_events(training.run_folder(FEATURES) / "log.jsonl")
     connected = sum(event["event"] == "connected" for event in events)
     recoveries = [seconds for side in sides for seconds in side.recoveries]
@@ -197,7 +194,6 @@ def _one(bench: Bench, fates: Fates) -> dict[str, Any]:
     return {
         "recoveries": recoveries,
         "distinct": most,
-        "entered": entered,
         "connections": connected,
     }
 
@@ -276,20 +272,6 @@ def _turn(training: Training) -> int:
     return turn
 
 
-def ledger(bench: Bench) -> Result:
-    """Twenty kills in as few trainings as they fit into: the ledgers are those of the undisturbed run, and right."""
-    fates, trained = Fates(_IN_A_ROW, random.Random(bench.seed + 1), lambda _: None), []
-    while fates.left > 0:
-        trained.append(_one(bench, fates))
-    by_side = {name: sum(done for (party, _), done in fates.done.items() if party == name) for name in PARTIES}
-    told = ", ".join(f"{done} of {name}" for name, done in by_side.items())
-    return Result(
-        f"{fates.done.total()} kills ({told}), trainings: {len(trained)}; both ledgers equal the undisturbed run's and "
-        f"a count by hand of {trained[0]['entered']} answered rows",
-        {"kills": fates.done.total(), "by_side": by_side, "rows": trained[0]["entered"]},
-    )
-
-
 def kills(bench: Bench) -> Result:
     """Train again and again under kills until there were enough of them."""
     fates = Fates(bench.kills, random.Random(bench.seed), lambda done: bench.progress("kill -9", done, bench.kills))
@@ -298,7 +280,7 @@ def kills(bench: Bench) -> Result:
     recoveries = sorted(seconds for one in trained for seconds in one["recoveries"])
     total = fates.done.total()
     return Result(
-        f"{total} kills in {len(trained)} trainings: all models and ledgers identical",
+        f"{total} kills in {len(trained)} trainings: all models identical",
         {
             "kills": total,
             "trainings": len(trained),

@@ -15,7 +15,7 @@ from tacit.errors import UsageError
 from tests.torture import changed_tables, network
 from tests.torture.bench import Bench, Progress, Result
 from tests.torture.damage import DAMAGE
-from tests.torture.kills import kills, last_turn, ledger, plain_command
+from tests.torture.kills import kills, last_turn, plain_command
 from tests.torture.one_exchange import kills_in_one_exchange
 from tests.torture.processes import Processes
 from tests.torture.refusals import REFUSALS
@@ -85,7 +85,6 @@ def _one_exchange(bench: Bench) -> Result:
 TRIALS: dict[str, Trial] = {
     "kill -9": Trial("kills", kills),
     "kill -9 in one exchange": Trial("one exchange", _one_exchange, long=True),
-    "ledger after 20 kills": Trial("processes", ledger, long=True),
     "kill -9 in the last turn": Trial("processes", last_turn, long=True),
     "kill -9 of the plain command": Trial("processes", plain_command, long=True),
     "cut of 5 s": Trial("network", partial(network.cut, seconds=5.0), long=True),

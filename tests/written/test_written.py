@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from tacit.company.folder import Folder
+from tacit.company.run_record import overrides
+from tacit.company.train import train_one_shot
 from tacit.errors import StorageError, UsageError
-from tacit.ledger.ledger import Ledger
 from tacit.one_shot.book import open_book
 from tacit.one_shot.shipments import Shipments
 from tests.one_shot.companies import Companies, table
@@ -204,10 +205,29 @@ def test_a_book_of_sums_is_refused_by_name(archive, tmp_path, monkeypatch):
         Shipments(tmp_path / "airport" / "embeddings")
 
 
-def test_the_ledger_of_a_split_training_is_whole(tmp_path, monkeypatch):
+def test_where_an_older_version_has_trained_step_by_step_somebody_must_vouch_for_a_bound(tmp_path, monkeypatch):
+    """Its ledger is read no more, and which rows and labels went out is not known."""
     written = Written("split", tmp_path, monkeypatch)
-    assert Ledger(written.path / "airline" / "ledger").check().records > 0
-    assert len((written.path / "airline" / "keys" / "secret").read_bytes()) == 32
+    written.agree(run="today", width=1)
+    for name, columns, more in (
+        ("airline", 'label = "late", numeric = ["plane"]', EDITS),
+        ("airport", 'categorical = ["port"], numeric = ["wind", "rain"]', QUICK),
+    ):
+        table(ROWS).write_parquet(written.path / name / "data.parquet")
+        written.set(name, limits="limit = 0.6" if name == "airline" else "", columns=columns, more=more)
+    written.align()
+    outcomes = written.train()
+    assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes
+    assert "No bound is stated for these labels: they may have gone out" in outcomes["airline"].certificate.sentence
+    airline = written.folder("airline")
+    with pytest.raises(UsageError, match="a name and a reason"):
+        train_one_shot(airline, no_split_run=("Ada", " "))
+    for vouched in (("Ada", "that run had other customers"), None):
+        outcome = train_one_shot(airline, no_split_run=vouched)
+        assert outcome.certificate.sentence.startswith("Of two rows with different labels")
+        assert not outcome.certificate.beside
+    (said,) = overrides(written.run("airline", "today"))
+    assert (said.who, said.reason) == ("Ada", "that run had other customers")
 
 
 def test_the_book_of_numbers_has_a_table_of_two_outputs_and_one_of_twelve(tmp_path, monkeypatch):

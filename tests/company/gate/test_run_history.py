@@ -115,9 +115,7 @@ def test_what_has_no_bound_for_a_row_is_refused_under_a_budget_and_there_is_one_
 
 def test_what_promises_more_than_the_budget_is_refused(gated):
     gated.set(f"{MATCHED}\nbudget = 0.55")
-    with pytest.raises(
-        UsageError, match=r"a budget of 0\.55 is to be kept.*promises 0\.6 of any row"
-    ):
+    with pytest.raises(UsageError, match=r"a budget of 0\.55 is to be kept.*promises 0\.6 of any row"):
         align(gated.airline)
 
 

@@ -8,7 +8,6 @@ import pytest
 from tacit.views.report.document import (
     Decision,
     Leak,
-    LedgerSummary,
     LiveCurve,
     Moment,
     NotTested,
@@ -190,17 +189,6 @@ def full(**changes):
             Decision(time="2026-03-14T09:01:15+00:00", epoch=5, decision="keep", reason="worst q95 0.579 under 0.600"),
         ),
         "curves": curves(8),
-        "ledger": LedgerSummary(
-            examples=31_412,
-            answers=236_018,
-            runs=2,
-            most_visits=14,
-            visits={2: 1_204, 6: 6_208, 8: 17_588, 14: 6_412},
-            worst_case=0.694,
-            budget=0.75,
-            head="4d1f0c7be62a98d35c0e11f7a2b86490ddc3415f8e7a2b9016c5f3de8471a0bc",
-            notes=("Answers before the ledger was begun are not in it.",),
-        ),
         "overrides": (),
         "not_tested": (
             NotTested(what="cosine", why="no clean gradient of a positive example was recorded"),
@@ -304,9 +292,6 @@ def features():
                 attack="linear_decoder", measure="variance_read", steps=(100, 200, 300), values=(0.25, None, 0.22)
             ),
         ),
-        ledger=LedgerSummary(
-            examples=24_000, answers=72_000, runs=1, most_visits=3, visits={3: 24_000}, head="00ff" * 16
-        ),
         assumptions=("The attacker knows the columns of half of the examples.",),
     )
 
@@ -369,16 +354,6 @@ def long():
             for i in range(200)
         ),
         curves=curves(200, [f"attack_{i}" for i in range(14)]),
-        ledger=LedgerSummary(
-            examples=100_000_000,
-            answers=20_000_000_000,
-            runs=41,
-            most_visits=400,
-            visits={i: 1_000_000 - 2_000 * i for i in range(1, 401)},
-            worst_case=0.997,
-            budget=0.99,
-            head="4d1f" * 16,
-        ),
     )
 
 

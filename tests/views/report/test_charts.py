@@ -7,7 +7,7 @@ import pytest
 
 from tacit.views.report.document import LiveCurve
 from tacit.views.report.measures import MEASURES, Judged
-from tacit.views.report.plots import Mark, curves, histogram, interval, scale
+from tacit.views.report.plots import Mark, curves, interval, scale
 from tacit.views.report.scatters import Dot, Panel, tradeoff_file
 from tacit.views.report.svg import Axis, at, el, near, stretched, ticks
 
@@ -73,15 +73,6 @@ def test_an_interval_over_the_limit_is_marked_and_said(high, over):
     drawn = interval("a", AUC, Judged(0.55, 0.5, high), 0.6)
     assert ("range over" in drawn) is over
     assert (", over the limit" in drawn) is over
-
-
-def test_bars_count_every_example():
-    drawn = histogram({1: 5, 3: 10})
-    assert re.findall(r"<title>(\d+: \d+)</title>", drawn) == ["1: 5", "2: 0", "3: 10"]
-    many = histogram({i: i for i in range(1, 401)})
-    counted = [int(one.replace(",", "")) for one in re.findall(r"<title>[^:<]+: ([\d,]+)</title>", many)]
-    assert len(counted) <= 24
-    assert sum(counted) == sum(range(1, 401))
 
 
 def test_long_curves_keep_their_highest_points():

@@ -13,7 +13,7 @@ SPLIT = [
     "1 flights", "2 Over steps", "3 Leak while training runs", "3 How good the model is", "3 What the gate measured",
     "3 Loss", "2 What the gate decided", "2 Every attack, before each epoch",
     "2 Length of gradients, by class", "3 Before the protection", "3 As they are sent", "2 Pace and journal",
-    "3 Throughput", "3 Journal on the disk, MiB", "3 When it stood still", "2 Ledger", "2 Events",
+    "3 Throughput", "3 Journal on the disk, MiB", "3 When it stood still", "2 Events",
 ]  # fmt: skip
 LABEL = ["1 flights", "2 The exchange", "2 What left this house", "2 Figures", "2 Certificate"]
 HEADINGS = {
