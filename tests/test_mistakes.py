@@ -68,7 +68,7 @@ def _place(tmp_path, monkeypatch):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     table = pl.DataFrame(TABLE)
-    two_companies(tmp_path, (table, table), port=port, protect='protect.gradient.name = "none"')
+    two_companies(tmp_path, (table, table), port=port, protect='protect.gradient.name = "none"\nbudget = 1')
     return Place(tmp_path, port)
 
 

@@ -93,11 +93,16 @@ def _check_budget(budget: float | None, protect: Protection, epochs: int) -> Non
 
 
 def _check_visits(folder: Folder, contract: Contract, protect: Protection) -> None:
-    """Whichever rows were aligned: each run counts as one over all rows."""
+    """Whichever rows were aligned: each run counts as one over all rows, and one that goes on counts once.
+
+    One that goes on under another contract than it began with is refused, by its own records.
+    """
     visits = getattr(protect, "visits", None)
     if visits is None:
         return
-    others = [one for one in _about(facts_of(folder), folder) if one.contract != contract.digest]
+    begun = {contract.run} if (folder.run_folder(contract) / "begun").exists() else set()
+    found = _about(facts_of(folder), folder)
+    others = [one for one in found if one.contract != contract.digest and one.run not in begun]
     planned = contract.epochs + sum(one.epochs for one in others)
     if planned > visits:
         names = "".join(f", {one.epochs} in {one.run!r}" for one in others)
