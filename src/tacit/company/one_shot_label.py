@@ -146,7 +146,8 @@ class Answers:
 
     def certificate(self) -> Certificate:
         """Of what was sent, with everything that was sent before."""
-        share = float(self.target.values[self.target.known].mean()) if self.target.classes == 2 else None
+        known = self.target.values[self.target.known]
+        share = float(known.mean()) if self.target.classes == 2 and len(known) else None
         with self._book() as book:
             return certify(self.mechanism, self.train, book.summary(), share, told_beside(self.folder, self.restored))
 
@@ -264,13 +265,16 @@ def _fit(answers: Answers, received: Received, certificate: Certificate, telling
     codes = np.concatenate([received.codes(name) for name in contract.feature_parties], axis=1)
 
     learnt = _learnt_from(target.known[:train], head.sample, common.seed_of(folder))
+    labels = target.values[learnt]
+    if not target.known[:train].any():  # a model that tells nothing: the partner has picked rows without labels
+        labels = np.zeros_like(labels)
 
     def fitted(what: str, given: NDArray[np.uint8] | None) -> Fitted:
         telling.part(what)
         return fit_head(
             head.kind if head.factory is None else load_factory(folder.path, head.factory, "[head]")(),
             None if given is None else given[learnt],
-            own[learnt if isinstance(learnt, slice) else torch.from_numpy(learnt)], target.values[learnt],
+            own[learnt if isinstance(learnt, slice) else torch.from_numpy(learnt)], labels,
             classes=target.classes or None, seed=common.seed_of(folder), threads=common.threads_of(folder),
             device=folder.config.training.device,
             progress=lambda _, done, total: telling.part(what, done, total),
