@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from tacit.company.export import export
+from tacit.company.facts import FILE as FACTS
 from tacit.company.run_files import GATE
 from tacit.company.seals import write_report
 from tacit.company.verdict import now
@@ -321,6 +322,7 @@ def echoing(bench: Bench) -> Result:
     training = bench.fresh()
     for name in PARTIES:
         shutil.rmtree(training.run_folder(name))
+        (training.party(name) / FACTS).unlink()
     victim = training.start(LABEL, verb="align")
     process = training.another(FEATURES, training.party(FEATURES), verb="echo")
     error = training.refused(victim, "RefusedError", "does not know the ids of the")
