@@ -85,7 +85,7 @@ def contract(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what was agreed on, with the digest that must be equal on all sides.
+    """Show what was agreed on, with the digest that must be equal on all sides; and whether the own table fits it.
 
     --new writes a draft with the names that are trusted there, of a training in one exchange, or step by step with
     --split. All parties have the same contract.toml. With --quiet the digest alone is printed.
@@ -96,6 +96,8 @@ def contract(
 
     `tacit contract --folder airline`
     """
+    from tacit.align.ids import read_ids
+    from tacit.company.check import check_table
     from tacit.company.folder import Folder as PartyFolder
 
     opened = PartyFolder(party_folder(where, folder))
@@ -104,6 +106,8 @@ def contract(
     lacks = None
     try:
         opened.check_pair(agreed)
+        if opened.config.data is not None and opened.data.is_file():  # of a query nothing is here yet
+            check_table(opened, opened.data, read_ids(opened.data, opened.table.ids))
     except TacitError as error:
         lacks = str(error)
     if as_json:
