@@ -373,3 +373,20 @@ def test_a_label_party_that_has_everything_and_is_gone_is_not_waited_for(world, 
     assert (delivered.rows, delivered.known, delivered.confirmed) == (52, 50, False)
     written = predict(world / "airline", world / "new.parquet", world / "scores.parquet", match="keyed")
     assert written.joint == 50, "nobody else is needed for that"
+
+
+def test_a_table_that_changes_while_it_is_embedded_keeps_everything_at_home(world):
+    """Its ids stood elsewhere: everybody would get somebody else's score."""
+    to_score(world, world / "new.csv")
+    data = world / "airport" / "data.parquet"
+
+    def trace(point):
+        if point == "matched":
+            pl.read_parquet(data).reverse().write_parquet(data)
+
+    telling = Telling(trace=trace)
+    found = together(world, world / "new.csv", world / "out.csv", airport={"telling": telling})
+    assert isinstance(found["airport"], DataError), found
+    assert "was changed while it was read" in str(found["airport"])
+    assert not (world / "out.csv").exists()
+    assert not list((world / "airport").glob("runs/*/predictions.jsonl")), "nothing has left"

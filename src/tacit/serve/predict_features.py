@@ -271,6 +271,8 @@ class Delivering:
             done += len(at)
             self.telling.progress("embedding", done, asked.count)
             let_go(whole)
+        if file_facts(self.source) != self._facts["table"]:  # its rows stand elsewhere than its ids did
+            raise DataError(f"{self.source} was changed while it was read: start again, once it is whole")
 
     def _enter(self, peer: str, job: Job, asked: Matched, whole: NDArray[np.uint8], known: int) -> None:
         """Write down what is about to leave, before it does."""
