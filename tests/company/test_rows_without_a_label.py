@@ -14,6 +14,7 @@ from tacit.company.folder import Folder
 from tacit.company.label_run import build_label_party
 from tacit.company.split_run import plan_of
 from tacit.company.train import train
+from tacit.errors import LabelsError
 
 MISSING = [3, 4, 10, 31, 59]
 
@@ -66,3 +67,17 @@ def test_the_partner_sees_a_training_like_any_other(companies, change):
     where = airport.folder / "status.json"
     assert json.loads(where.read_text())["state"] == "finished"
     assert ("test_auc" in airline.history[0]) is (change == "some")
+
+
+def test_a_third_class_is_refused_by_the_whole_table(companies):
+    """Whether one of the rows that the partner has picked has it would else be seen."""
+    for company in companies:
+        path = company.path / "contract.toml"
+        path.write_text(path.read_text().replace('loss = "binary"', 'loss = "softmax"'))
+    settings = companies[0].path / "party.toml"
+    settings.write_text(settings.read_text().replace('.name = "none"', ' = { name = "iso", t = 3.0 }'))
+    rows = pl.read_parquet(companies[0].path / "data.parquet")
+    other = rows.head(1).with_columns(id=pl.lit(1000, pl.Int64), y=pl.lit(2, pl.Int64))
+    pl.concat([rows, other]).write_parquet(companies[0].path / "data.parquet")
+    with pytest.raises(LabelsError, match="3 classes, and protections and limits of labels are for two"):
+        Folder(companies[0].path).align()

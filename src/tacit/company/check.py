@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import COMPANY, Columns, numbers, values_of
+from tacit.align.encoder import COMPANY, Columns, numbers, to_float, values_of
 from tacit.align.ids import Ids, Reading, distinct
 from tacit.align.sources import Source, blocks, check_columns
 from tacit.align.tables import labels_error, wrong_labels
@@ -84,7 +84,7 @@ def _split_labels(folder: Folder) -> tuple[Look, Callable[[], None]]:
         bad = wrong_labels(block, column, loss)
         wrong.extend((int(rows[row]), block[column][int(row)]) for row in bad)
         if not len(bad):
-            seen.update(block[column].drop_nulls().unique().to_list())
+            seen.update(to_float(block[column]).fill_nan(None).drop_nulls().unique().to_list())
 
     def end() -> None:
         if wrong:
@@ -93,7 +93,13 @@ def _split_labels(folder: Folder) -> tuple[Look, Callable[[], None]]:
             raise LabelsError(f"no row has a label in the column {column!r}: name another")
         if len(seen) == 1:
             raise LabelsError(
-                f"all labels are {next(iter(seen))} in the column {column!r}: there is nothing to learn; name another"
+                f"all labels are {next(iter(seen)):g} in the column {column!r}: there is nothing to learn; name another"
+            )
+        protect = folder.config.protect.gradient
+        if max(seen) > 1 and ((protect is not None and protect.name != "none") or folder.config.limit is not None):
+            raise LabelsError(
+                f"the column {column!r} has {max(seen) + 1:g} classes, and protections and limits of labels are for "
+                'two: write gradient = { name = "none" } and no limit in party.toml, or name another column'
             )
 
     return look, end
