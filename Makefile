@@ -18,28 +18,38 @@ test: check
 test-all: check
 	$(BIN)/python -m pytest -n 2
 
-check: .venv/ready
+check: .venv/ready-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy examples
 
-bench: .venv/ready
+bench: .venv/ready-tests
 	$(BIN)/python -m benchmarks
 
-papers: .venv/ready
-	$(BIN)/python -m papers all
+# DATA, FOLDER and SCALE: of the figures; FILES: a folder that holds adult, skin and fashion, for claims about these
+papers: .venv/ready-tests
+	$(BIN)/python -m papers all $(if $(DATA),--data $(DATA)) $(if $(FOLDER),--folder $(FOLDER)) $(if $(SCALE),--scale $(SCALE))
+	$(BIN)/python -m papers claims $(if $(FILES),--files $(FILES))
+	$(BIN)/python scripts/make_docs.py
 
-torture: .venv/ready
+torture: .venv/ready-tests
 	$(BIN)/python -m tests.torture --out runs/torture
 
-docs: .venv/ready
+docs: .venv/ready-tests
 	$(BIN)/python -m sphinx -W -q -b html -d docs/_build/trees docs docs/_build/html
 	@echo "the site: docs/_build/html/index.html"
 
+# what a user has, and what `make demo` runs
 .venv/ready: pyproject.toml constraints.txt
-	@echo "setting up .venv with PyTorch and more: some minutes and 2.4 GB or more, the first time"
+	@echo "setting up .venv with PyTorch: a minute or more and 1.4 GB, the first time"
 	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+# what tests, docs and benchmarks need beside it
+.venv/ready-tests: .venv/ready
+	@echo "adding to .venv what tests and docs need: another minute and 1.1 GB, the first time"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fastpsi]'
 	touch $@
 

@@ -17,8 +17,9 @@ __all__ = ["Result", "names", "run"]
 
 
 def names() -> list[str]:
-    """The benchmarks there are: the public files of this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    """The benchmarks there are: the public files of this folder. `comparison`, a folder, is a command of its own."""
+    files = (module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return sorted(name for name in files if not name.startswith("_"))
 
 
 def run(name: str) -> Iterator[Result]:

@@ -26,8 +26,8 @@ from starlette.routing import Route
 from tacit.company.folder import Folder
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError
-from tacit.serve.listening import listen as listen_http
-from tacit.serve.online import feature_limits, label_limits
+from tacit.listening import listen as listen_http
+from tacit.serve.conversation import feature_limits, label_limits
 from tacit.serve.tokens import SIZE
 from tacit.wire.network import connect, listen
 

@@ -1,9 +1,10 @@
 """One party of a timed training between two processes: it goes on for so many steps each time it is told to.
 
-    python -m benchmarks._two_processes FOLDER ROLE PROTECTION JOURNAL
+    python -m benchmarks._two_processes FOLDER ROLE PROTECTION JOURNAL NETWORK
 
 The feature party sets the pace: for each line that it reads it trains as many steps as the line says, and prints the
-seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what writing costs.
+seconds. JOURNAL is "journal", or "none" for a journal that forgets, to see what writing costs. NETWORK is "plain",
+"wide_deep" or "criteo", which has all of the papers' columns and codes.
 """
 
 from __future__ import annotations
@@ -11,31 +12,33 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from benchmarks import _plain
 from benchmarks.step import BATCH, ROWS, data, models
 from tacit.align.ids import read_ids
-from tacit.company import split_run
 from tacit.company.aligned import aligned, store
 from tacit.company.folder import Folder, create
-from tacit.company.train import train
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.models import adam
-from tacit.protect.gradient import protection
-from tacit.wire.journal import Journal, Place, Record
+from tacit.lab.data.generated import CRITEO
+from tacit.split import run as split_run
+from tacit.split.feature_party import FeatureParty
+from tacit.split.journal import Journal, Place, Record
+from tacit.split.label_party import LabelParty
+from tacit.split.models import adam, wide_deep
+from tacit.split.protect.gradient import protection
+from tacit.split.train import train
 
 __all__ = ["NOTHING", "WIDTH", "party", "set_up", "weights"]
 
 WIDTH = 128
 _STEPS = 10**6  # far more than are ever asked for
+_STRENGTHS = {"marvell": "scale", "matched": "leak_auc"}
 
 NOTHING = "record = { last = 0, follow = 0 }\nlive.every = 0"
 """Settings of a party that does not look at what it sends."""
@@ -57,7 +60,7 @@ name = "{name}"
 role = "{role}"
 network.{where} = "{address}"
 {protect}
-training = {{ checkpoint_every = 200, threads = {threads} }}
+training = {{ checkpoint_every = 200, threads = {threads}, device = "{device}" }}
 {settings}
 """
 
@@ -69,6 +72,7 @@ def set_up(
     *,
     rows: int,
     threads: int,
+    device: str = "cpu",
     epochs: int | None = None,
     settings: str = NOTHING,
 ) -> None:
@@ -84,6 +88,7 @@ def set_up(
                 where=where,
                 address=f"127.0.0.1:{port}",
                 threads=threads,
+                device=device,
                 protect='protect.gradient.name = "none"\nbudget = 1' if role == "label" else "protect.embedding = []",
                 settings=settings,
             )
@@ -95,30 +100,52 @@ def set_up(
     made["features"].trust(folder / "label" / "label.crt")
 
 
-def party(role: str, protect: str, rows: int = ROWS) -> LabelParty | FeatureParty:
-    """The papers' Wide&Deep over Criteo's columns, either half."""
-    (bottom, top), (codes, numbers, labels) = models(), data(rows)
+def party(role: str, protect: str, rows: int = ROWS, network: str = "plain") -> LabelParty | FeatureParty:
+    """Either half of a plain network, or of the papers' Wide&Deep over Criteo's columns, which both parties have."""
+    features: tuple[Tensor, ...]
+    own: tuple[Tensor, ...]
+    bottom: nn.Module
+    top: nn.Module
+    if network == "plain":
+        (bottom, top), (table, labels) = _plain.halves(), _plain.table(rows)
+        features, own = (table,), ()
+    else:
+        if network == "criteo":
+            (bottom, top), (codes, numbers, labels) = _criteo(rows)
+        else:
+            (bottom, top), (codes, numbers, labels) = models(), data(rows)
+        features, own = (codes, numbers), (codes, numbers)
     if role == "features":
-        return FeatureParty(bottom=bottom, features=(codes, numbers), optimizer=adam(bottom))
+        return FeatureParty(bottom=bottom, features=features, optimizer=adam(bottom))
     name, _, strength = protect.partition("=")
-    options = {"leak_auc": float(strength)} if strength else {}
-    return LabelParty(
-        top=top, labels=labels, features=(codes, numbers), optimizer=adam(top), protect=protection(name, **options)
+    options = {_STRENGTHS[name]: float(strength)} if strength else {}
+    return LabelParty(top=top, labels=labels, features=own, optimizer=adam(top), protect=protection(name, **options))
+
+
+def _criteo(rows: int) -> tuple[tuple[nn.Module, nn.Module], tuple[Tensor, Tensor, Tensor]]:
+    """The papers' network over Criteo's 26 categories and 13 numbers, which both parties see; rows are made up."""
+    torch.manual_seed(0)
+    halves = wide_deep(CRITEO, 13, own_cardinalities=CRITEO, own_numeric=13)
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.stack(
+        [torch.rand(rows, generator=generator).square().mul(count).long().clamp(max=count - 1) for count in CRITEO], 1
     )
+    labels = (torch.rand(rows, generator=generator) < 0.256).float()
+    return halves, (codes, torch.rand(rows, 13, generator=generator), labels)
 
 
 def weights(model: nn.Module) -> str:
     """A digest of a model's weights, to see whether two trainings came to the same."""
     found = hashlib.sha256()
     for value in model.state_dict().values():
-        found.update(value.numpy().tobytes())
+        found.update(value.cpu().numpy().tobytes())
     return found.hexdigest()
 
 
 class Forgetful(Journal):
     """A journal that writes nothing down and remembers one turn."""
 
-    def __init__(self, folder: str | Path, *, sync: bool = True) -> None:
+    def __init__(self, folder: str | Path, **_: object) -> None:
         super().__init__(folder, sync=False)
         self._kept: dict[Place, Record] = {}
 
@@ -136,12 +163,6 @@ class Forgetful(Journal):
     def sync(self) -> None:
         """Nothing."""
 
-    def soon(self, make: Callable[[], Record]) -> Future[Place]:
-        """Remember it at once."""
-        done: Future[Place] = Future()
-        done.set_result(self.append(make()))
-        return done
-
     def rotate(self, turn: int) -> None:
         """Nothing."""
 
@@ -150,11 +171,11 @@ class Forgetful(Journal):
         yield from ()
 
 
-def main(folder: Path, role: str, protect: str, journal: str) -> None:
+def main(folder: Path, role: str, protect: str, journal: str, network: str) -> None:
     """Train until the reader of the times has enough."""
     if journal == "none":
         vars(split_run)["Journal"] = Forgetful
-    half = party(role, protect, aligned(Folder(folder / role)).count)
+    half = party(role, protect, aligned(Folder(folder / role)).count, network)
     trained = half.bottom if isinstance(half, FeatureParty) else half.top
     left = [0]
     started = [0.0]

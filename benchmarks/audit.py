@@ -18,25 +18,25 @@ from torch import Tensor, nn
 
 from benchmarks._measure import Result, seconds
 from benchmarks._two_processes import NOTHING, set_up
-from benchmarks.parties import PROTECT, two_processes
+from benchmarks.parties import two_processes
 from benchmarks.protect import gradients
 from benchmarks.step import BATCH, data, models
 from tacit.align.batches import Plan, Task
 from tacit.company.aligned import aligned
-from tacit.company.audit import audit_files
-from tacit.company.feature_run import FeaturePartyGuard
 from tacit.company.folder import Folder
-from tacit.company.gate import Gate
-from tacit.company.label_run import LabelPartyGuard
 from tacit.config import Training
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.cut.session import Turned
-from tacit.cut.simulate import pair
-from tacit.models import adam
-from tacit.protect.gradient import protection
-from tacit.protect.keyed_noise import KeyedNoise
-from tacit.wire.record import RecordedRun
+from tacit.split.audit import audit_files
+from tacit.split.feature_party import FeatureParty
+from tacit.split.feature_run import FeaturePartyGuard
+from tacit.split.gate import Gate
+from tacit.split.label_party import LabelParty
+from tacit.split.label_run import LabelPartyGuard
+from tacit.split.models import adam
+from tacit.split.protect.gradient import protection
+from tacit.split.protect.keyed_noise import KeyedNoise
+from tacit.split.record import RecordedRun
+from tacit.split.session import Turned
+from tacit.split.simulate import pair
 
 STEPS, EPOCHS = 256, 3  # of an epoch; the contract's template has three
 BLOCK = 64  # steps of two processes at a time
@@ -44,6 +44,7 @@ MEASURED = 512  # steps, by turns with and without: two epochs, four looks and t
 EVERY = Training().checkpoint_every
 SETTINGS = ""  # of party.toml, beside what it needs: all as it is by default
 GOAL = 1.03
+PROTECT = "matched=0.6"
 FOLLOWED, WIDTH, BATCHES = 8192, 128, (12, 24)
 NAMES = {"label": "label party", "features": "feature party"}
 PARTS = {
@@ -181,7 +182,9 @@ def _together() -> Iterator[Result]:
     rows = STEPS * BATCH
     with ExitStack() as stack:
         variants = [
-            stack.enter_context(two_processes(PROTECT, "journal", rows=rows, epochs=EPOCHS, settings=settings))
+            stack.enter_context(
+                two_processes(PROTECT, network="wide_deep", rows=rows, epochs=EPOCHS, settings=settings)
+            )
             for settings in (NOTHING, SETTINGS)
         ]
         times = [[work(BLOCK)[0] for work in variants] for _ in range(MEASURED // BLOCK)]

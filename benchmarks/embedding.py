@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from benchmarks._measure import Result, interleaved
 from benchmarks.protect import spelled
 from benchmarks.step import CATEGORIES, NUMBERS, VOCABULARY, data, steps_of
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.dependence import distance_correlation
-from tacit.models import adam, wide_deep
-from tacit.protect.embedding import embedding_protection
-from tacit.protect.gradient.none import none
+from tacit.audit.dependence import distance_correlation
+from tacit.split.feature_party import FeatureParty
+from tacit.split.label_party import LabelParty
+from tacit.split.models import adam, wide_deep
+from tacit.split.protect.embedding import embedding_protection
+from tacit.split.protect.gradient.none import none
 
 REPEATS = 4  # steps for each time that is taken
 ROUNDS = 12

@@ -18,11 +18,11 @@ from torch import Tensor
 from benchmarks._measure import Result
 from tacit.align.encoder import Inputs
 from tacit.audit.metrics.leak_auc import auc
+from tacit.exchange.learn import Bottom
+from tacit.exchange.learn.network import network
+from tacit.exchange.pretrain import pretrain
 from tacit.lab.data.generated import CRITEO, Drawing
-from tacit.one_shot.flips import flips
-from tacit.one_shot.learn import Bottom
-from tacit.one_shot.learn.network import network
-from tacit.one_shot.pretrain import pretrain
+from tacit.labels.flips import flips
 
 ROWS = 5_000
 ON_CPU = 100_000

@@ -38,7 +38,7 @@ numeric = {json.dumps(criteo.NUMBERS)}
 
 
 def run() -> Iterator[Result]:
-    """Every loader: from the file, from its Parquet parts, and batch by batch from the mapped files."""
+    """Every loader: from the file, and batch by batch from the mapped arrays."""
     rows = int(os.environ.get("TACIT_BENCH_ROWS", ROWS))
     yield Result("loaders", "generated tensors of Criteo's columns", rows / _generating(rows), "rows/s")
     with tempfile.TemporaryDirectory() as place:
@@ -64,23 +64,18 @@ def _parquet(text: Path, file: Path) -> None:
 
 
 def _loader(name: str, file: Path, rows: int, load: Callable[[Path], Data]) -> Iterator[Result]:
-    """All three passes, the last two, and batches; each by turns with what it is compared with."""
+    """From the file to arrays, and batches; each by turns with what it is compared with."""
     cache = file.with_name(f"{file.name}.tacit")
     size = file.stat().st_size
-    whole, encoding, reading = [], [], []
+    whole, reading = [], []
     for _ in range(ROUNDS):
         shutil.rmtree(cache, ignore_errors=True)
         _forget(file)
         reading.append(seconds(lambda: _plain_read(file)))
         _forget(file)
         whole.append(seconds(lambda: load(file)))
-        for encoded in cache.glob("encoded-*"):
-            shutil.rmtree(encoded)
-        encoding.append(seconds(lambda: load(file)))
-    first, second, read = (statistics.median(times) for times in (whole, encoding, reading))
+    first, read = (statistics.median(times) for times in (whole, reading))
     yield Result("loaders", f"{name}, {rows:,} rows: from the file to mapped tensors", rows / first, "rows/s")
-    yield Result("loaders", f"{name}: of that, reading into parts", rows / max(first - second, 1e-9), "rows/s")
-    yield Result("loaders", f"{name}: of that, learning and encoding", rows / second, "rows/s")
     yield Result("loaders", f"{name}: time over a plain read of its {size / 1e6:.0f} MB", first / read, "x")
     yield from _batches(name, load(file).train)
 

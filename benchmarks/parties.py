@@ -1,4 +1,4 @@
-"""Two processes with mutual TLS and journals over the same training in one process."""
+"""Two processes with mutual TLS and journals beside two bare ones that send the same bytes and do the same sums."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,45 +15,47 @@ from typing import Any
 import torch
 
 from benchmarks._alignment import results
+from benchmarks._bare import write_keys
 from benchmarks._measure import Result
-from benchmarks._two_processes import WIDTH, party, set_up, weights
-from benchmarks.step import BATCH, ROWS
+from benchmarks._plain import BATCH, ROWS, WIDTH
+from benchmarks._two_processes import party, set_up, weights
 from tacit.align.batches import batches
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import pair
-from tacit.protect.keyed_noise import KeyedNoise
+from tacit.split.feature_party import FeatureParty
+from tacit.split.label_party import LabelParty
+from tacit.split.protect.keyed_noise import KeyedNoise
+from tacit.split.simulate import pair
+from tacit.wire import certificates
 from tests.torture.relay import Relay
 from tests.torture.world import free_port
 
 Work = Callable[..., tuple[float, str]]
 """Trains so many steps; tells the seconds, and a digest of the bottom's weights."""
 
-PROTECT = "matched=0.6"
-STEPS, ROUNDS = 20, 12
+STEPS, ROUNDS = 50, 12
 _ROOT = Path(__file__).parents[1]  # where the processes find this package
 
 
 def run() -> Iterator[Result]:
-    """All by turns, so that a busy machine disturbs them alike.
-
-    One process uses all cores. Of the two, each has one thread: more would spin while they wait for each other, on the
-    cores that the other one needs, which was slower in every setting tried. On a machine of its own a party takes all.
-    """
+    """All by turns, so that a busy machine disturbs them alike; each process has one thread."""
     with ExitStack() as stack:
         variants: list[Work] = [
-            _one_process(PROTECT),
-            stack.enter_context(two_processes(PROTECT, "journal")),
-            stack.enter_context(two_processes(PROTECT, "none")),
+            stack.enter_context(bare("none")),
+            stack.enter_context(bare("journal")),
+            stack.enter_context(two_processes("none", journal="none")),
+            stack.enter_context(two_processes("none")),
+            stack.enter_context(two_processes("marvell=4.0")),
         ]
         for work in variants:
             work(STEPS)
         times = [[work(STEPS)[0] / STEPS for work in variants] for _ in range(ROUNDS)]
-    one, two, unwritten = (statistics.median(column) for column in zip(*times, strict=True))
-    yield Result("parties", f"one process, batch {BATCH}, {PROTECT}", 1 / one, "steps/s")
-    yield Result("parties", "two processes, mutual TLS, journals", 1 / two, "steps/s")
-    yield Result("parties", "steps/s of two processes over one", one / two, "x", 0.75, at_least=True)
-    yield Result("parties", "step with journals over one without", two / unwritten, "x", 1.10)
+    plain, written, unwritten, ours, noisy = (statistics.median(column) for column in zip(*times, strict=True))
+    yield Result("parties", f"two bare processes, mutual TLS, batch {BATCH}", 1 / plain, "steps/s")
+    yield Result("parties", "two bare processes that journal", 1 / written, "steps/s")
+    yield Result("parties", "ours without journals, none()", 1 / unwritten, "steps/s")
+    yield Result("parties", "ours with journals, none()", 1 / ours, "steps/s")
+    yield Result("parties", "ours with journals, marvell(scale=4)", 1 / noisy, "steps/s")
+    yield Result("parties", "steps/s with journals over two bare processes", plain / ours, "x", 0.5, at_least=True)
+    yield Result("parties", "steps/s with marvell over none()", ours / noisy, "x", 0.85, at_least=True)
     yield Result("parties", "bottoms that differ from one process's, none(), 20 steps", _differing(), "of 1", 0.0)
     yield Result("parties", "bytes of a step on the wire over its payload", _bytes(), "x", 1.02)
     yield from results()
@@ -63,8 +65,8 @@ def _differing() -> float:
     """Whether two processes come to other weights than one: bare gradients, for the noise of a run is its own."""
     alone = _one_process("none")
     alone(1)
-    with two_processes("none", "journal", threads=torch.get_num_threads()) as together:  # it has done its first step
-        return float(alone(STEPS)[1] != together(STEPS)[1])
+    with two_processes("none", threads=torch.get_num_threads()) as together:  # it has done its first step
+        return float(alone(20)[1] != together(20)[1])
 
 
 def _one_process(protect: str) -> Work:
@@ -97,7 +99,7 @@ def _one_process(protect: str) -> Work:
 def _bytes() -> float:
     """What TLS sends for a step, in both directions, over an embedding and a gradient."""
     port = free_port()
-    with Relay(port) as relay, two_processes(PROTECT, "journal", port, relay.port) as work:
+    with Relay(port) as relay, two_processes("marvell=4.0", listen=port, connect=relay.port) as work:
         work(STEPS)
         before = relay.passed
         work(STEPS)
@@ -107,25 +109,45 @@ def _bytes() -> float:
 @contextmanager
 def two_processes(
     protect: str,
-    journal: str,
+    *,
+    journal: str = "journal",
+    network: str = "plain",
     listen: int | None = None,
     connect: int | None = None,
-    *,
     threads: int = 1,
     rows: int = ROWS,
     **settings: Any,
 ) -> Iterator[Work]:
     """Both parties as processes, after their first step; `settings` are those of `set_up`."""
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
+    with tempfile.TemporaryDirectory() as scratch:
         port = listen or free_port()
         set_up(Path(scratch), port, connect or port, rows=rows, threads=threads, **settings)
-        command = [sys.executable, "-m", "benchmarks._two_processes", scratch]
-        for role in ("label", "features"):
-            words = [*command, role, protect, journal]
-            process = subprocess.Popen(words, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        words = ["-m", "benchmarks._two_processes", scratch]
+        with _pair([[*words, role, protect, journal, network] for role in ("label", "features")]) as work:
+            yield work
+
+
+@contextmanager
+def bare(journal: str) -> Iterator[Work]:
+    """Two bare processes, likewise."""
+    with tempfile.TemporaryDirectory() as scratch:
+        write_keys(Path(scratch), *map(certificates.create, ("label", "features")))
+        words, port = ["-m", "benchmarks._bare", scratch], str(free_port())
+        with _pair([[*words, role, port, journal] for role in ("label", "features")]) as work:
+            yield work
+
+
+@contextmanager
+def _pair(commands: Sequence[Sequence[str]]) -> Iterator[Work]:
+    """A label party's process and a feature party's, which sets the pace."""
+    with ExitStack() as stack:
+        for words in commands:
+            process = subprocess.Popen(
+                [sys.executable, *words], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
             stack.enter_context(process)
             stack.callback(process.kill)
-        features = process  # it sets the pace
+        features = process
         assert features.stdin is not None
         assert features.stdout is not None
         features.stdout.readline()  # the first step

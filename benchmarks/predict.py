@@ -21,7 +21,7 @@ import polars as pl
 
 from benchmarks._measure import Result
 from tacit.lab.two_companies import Company, prepare, together
-from tacit.serve.job import CHUNK
+from tacit.serve.conversation import ROWS as MESSAGE
 from tests.torture.world import free_port
 
 ROWS = 1_000_000
@@ -46,7 +46,7 @@ def run() -> Iterator[Result]:
             out.unlink()
     timed = (1 - 1 / ours[0][0]["count"]) * size / 1e6  # what came after the first part
     rates = [timed / min(one["parts"] for one, _ in each) for each in (ours, bare)]
-    case = f"{rows:,} rows of {WIDTH} bytes, in parts of {CHUNK >> 10} KiB"
+    case = f"{rows:,} rows of {WIDTH} bytes, in parts of {MESSAGE:,} rows"
     yield Result("predict", f"{case}: embeddings", rates[0], "MB/s")
     yield Result("predict", "a bare TLS stream of as many bytes", rates[1], "MB/s")
     yield Result("predict", "embeddings over the bare stream", rates[0] / rates[1], "x", goal=0.8, at_least=True)

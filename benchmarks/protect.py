@@ -10,8 +10,8 @@ from torch import Tensor
 
 from benchmarks._measure import Result, captured, ratio
 from tacit.contracts import Protection
-from tacit.protect.gradient import protection
-from tacit.protect.gradient.matched import REFRESH
+from tacit.split.protect.gradient import protection
+from tacit.split.protect.gradient.matched import REFRESH
 
 SHAPES = ((1024, 128), (32768, 128), (128, 1600))
 CASES: tuple[tuple[str, dict[str, Any], float | None], ...] = (

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from benchmarks._measure import Result, interleaved, ratio
 from tacit.errors import UsageError
-from tacit.protect.gradient import _formula
-from tacit.protect.gradient.marvell import solve
+from tacit.split.protect.gradient import _formula
+from tacit.split.protect.gradient.marvell import solve
 
 PAPER = 1.68e-2  # seconds; "Label leakage and protection", table 1, Criteo: a whole call of the authors' Marvell
 

@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from benchmarks._measure import Result, interleaved
 from benchmarks.protect import spelled
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.cut.simulate import pair
-from tacit.models import adam, wide_deep
-from tacit.protect.gradient import protection
+from tacit.split.feature_party import FeatureParty
+from tacit.split.label_party import LabelParty
+from tacit.split.models import adam, wide_deep
+from tacit.split.protect.gradient import protection
+from tacit.split.simulate import pair
 
 BATCH, ROWS = 1024, 16 * 1024
 REPEATS = 8  # steps for each time that is taken

@@ -15,6 +15,7 @@ version = release = __version__
 extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 myst_heading_anchors = 4
+myst_enable_extensions = ["html_image"]  # pictures of a given width, which a repository's browser understands, too
 myst_links_external_new_tab = False
 suppress_warnings = ["misc.highlighting_failure"]  # parts of settings, and what was printed
 

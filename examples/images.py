@@ -22,7 +22,7 @@ from tacit.audit.inputs import attack_inputs
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import EmbeddingProtection, View
 from tacit.lab.data import fashion
-from tacit.models import conv
+from tacit.split.models import conv
 
 SELLS = torch.tensor([0, 3, 8])  # the classes that do: T-shirts, dresses, bags
 QUICK = ["norm", "cosine", "residual", "likelihood", "direct_label"]  # tacit.audit.standard has all attacks on labels

@@ -20,7 +20,7 @@ from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.standard import on_batches
 from tacit.lab.data import flights
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.models import adam, wide_deep
+from tacit.split.models import adam, wide_deep
 
 
 def inputs(rows: Rows, *, airport: bool) -> tuple[list[Tensor], list[Tensor]]:

@@ -40,7 +40,7 @@ def main() -> None:
         limit=0.6,  # the leak AUC of a label: a bound
         odds=3.0,  # and no label's odds change by more than this factor
         rare="positive",
-        width=1,  # numbers that the shop sends of a customer
+        bits=3,  # that the shop sends of a customer: one of eight groups
         learner=LogisticRegression(C=0.01),  # the shop's, on flipped labels
         head=LogisticRegression(),  # the bank's, on true ones
     )

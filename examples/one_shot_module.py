@@ -53,7 +53,7 @@ def main() -> None:
     use, debt, unpaid = customers(chosen.rows)
     head = nn.Sequential(nn.Linear(3, 32), nn.ReLU())  # of the bank's number and the two that came
     result = tacit.one_shot(
-        features=use, own=debt, labels=unpaid, limit=chosen.limit, width=2, learner=Day(), head=head
+        features=use, own=debt, labels=unpaid, limit=chosen.limit, numbers=2, learner=Day(), head=head
     )
     print(result)
     today, _, _ = customers(100)

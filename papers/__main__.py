@@ -1,4 +1,7 @@
-"""`python -m papers NAME ...`: draw figures and tables of the papers from runs of your own; see `make papers`."""
+"""`python -m papers NAME ...`: draw figures and tables of the papers from runs of your own; see `make papers`.
+
+`python -m papers claims` measures what the papers claim (`papers.claims`).
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.markup import escape
+
+from papers import page
+from papers.claims.__main__ import main as measure_claims
 from papers.making import Made, make, make_from
 from papers.recipes import Asked
-from papers.registry import FIGURES, PAPERS, chosen
+from papers.registry import FIGURES, chosen
+from tacit.arguments import device_named
+from tacit.cli._show import print_table
 from tacit.errors import TacitError, UsageError
 from tacit.lab import data as data_sets
+from tacit.lab.sweeping.recipe import PAPERS as PAPERS_OF
 from tacit.lab.sweeping.recipe import checked_rate
 from tacit.lab.sweeping.results import read
-from tacit.models.layers import device_named
 
 SMALL_ROWS = 30_000
 """Rows of the small scale, if no other number is given."""
@@ -29,9 +38,12 @@ def main(words: Sequence[str] | None = None) -> int:
     as CSV. Where the axes agree the authors' published points are a second layer. Attacks that the papers did not have
     stand beside theirs. Figures by day take three seeds at least, for their bands.
     """
+    words = list(sys.argv[1:] if words is None else words)
+    if words[:1] == ["claims"]:
+        return measure_claims(words[1:])
     asked = _parser().parse_args(words)
     if asked.list:
-        print(_listed(as_json=asked.json))
+        _print_list(as_json=asked.json)
         return 0
     try:
         made, skipped = _made(asked)
@@ -60,11 +72,25 @@ def _made(asked: argparse.Namespace) -> tuple[list[Made], int]:
         asked.out.mkdir(parents=True, exist_ok=True)
         return make_from(asked.names, asked.results, asked.out), 0
     rate, device = checked_rate(asked.learning_rate), device_named(asked.device)
-    rows = asked.rows or (SMALL_ROWS if asked.scale == "small" else None)
-    loaded = data_sets.load(asked.data, folder=asked.folder, rows=rows, bad=asked.bad, cache=asked.cache)
+    rows, sample = taken(asked.data, asked.scale, asked.rows, asked.sample)
+    loaded = data_sets.load(asked.data, folder=asked.folder, rows=rows, sample=sample, bad=asked.bad, cache=asked.cache)
     asked.out.mkdir(parents=True, exist_ok=True)
-    wanted = Asked(loaded, asked.scale, asked.epochs, asked.seeds, asked.seed, device, rate)
+    limited = None if rows is None and sample is None else len(loaded.train) + len(loaded.test)
+    wanted = Asked(loaded, asked.scale, asked.epochs, asked.seeds, asked.seed, device, rate, limited)
     return make(asked.names, wanted, asked.out, path=asked.folder, progress=_Told(asked.quiet)), loaded.skipped
+
+
+def taken(data: str, scale: str, rows: int | None, sample: float | None) -> tuple[int | None, float | None]:
+    """How many rows are used at most, and which share of them: what was asked for, else what belongs to the scale.
+
+    The papers draw a tenth of Criteo's rows (Li 2022, appendix A.6.1), and take all of their other data sets.
+
+    >>> taken("criteo", "paper", None, None), taken("avazu", "paper", None, None), taken("criteo", "small", None, None)
+    ((None, 0.1), (None, None), (30000, None))
+    """
+    if rows is None and sample is None:
+        return (None, PAPERS_OF[data].sample if data in PAPERS_OF else None) if scale == "paper" else (SMALL_ROWS, None)
+    return rows, sample
 
 
 class _Told:
@@ -79,16 +105,12 @@ class _Told:
         self._last = what
 
 
-def _listed(*, as_json: bool) -> str:
+def _print_list(*, as_json: bool) -> None:
+    """Every figure, with the columns of docs/ref-papers.md."""
     if as_json:
-        told = [{"figure": f.name, "shows": f.shows, "data": f.data, "needs": f.needs} for f in FIGURES.values()]
-        return json.dumps(told, indent=2)
-    lines = []
-    for paper, title in PAPERS.items():
-        figures = [figure for name, figure in FIGURES.items() if name.startswith(paper)]
-        lines.append(f"{paper}: {title}")
-        lines += [f"  {figure.name:18} {figure.shows} (the paper: {figure.data})" for figure in figures]
-    return "\n".join(lines)
+        print(json.dumps([{**row._asdict(), "needs": FIGURES[row.name].needs} for row in page.rows()], indent=2))
+        return
+    print_table(None, page.COLUMNS, [[escape(cell) for cell in row] for row in page.rows()], words=range(1, 8))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", default="flights", metavar="NAME", help="a data set (default: flights)")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the data set's files are")
     parser.add_argument("--rows", type=int, metavar="N", help=f"default: {SMALL_ROWS:,}; all at --scale paper")
+    parser.add_argument(
+        "--sample", type=float, metavar="SHARE",
+        help="of the rows, drawn at random (default: all; 0.1 for criteo at --scale paper, as in the papers)",
+    )  # fmt: skip
     parser.add_argument("--epochs", type=int, metavar="N", help="default: the scale's own")
     parser.add_argument(
         "--scale", choices=("small", "paper"), default="small",

@@ -7,7 +7,9 @@ from importlib.resources import files
 
 import polars as pl
 
-__all__ = ["DATA", "points", "published"]
+from papers.kinds import of_pictures
+
+__all__ = ["DATA", "points", "published", "strengths"]
 
 DATA = {"criteo": "criteo", "avazu": "avazu", "isic": "isic"}
 """Our name of a data set, and theirs, where the rows are the same: test AUCs can be compared on these alone."""
@@ -29,6 +31,22 @@ def published() -> pl.DataFrame:
         "test_auc",
         pl.col("norm_leak_auc_cut_q95_folded").alias("leak"),
     )
+
+
+def strengths(data: str, protection: str) -> tuple[float, ...]:
+    """Every strength that the authors ran on the data set, rising: s of marvell, t of iso.
+
+    On the pictures of ISIC there are more of them, and stronger ones. Data that they did not have, made-up data and
+    other skin lesions go by the set that they are like, and else by Criteo.
+
+    >>> len(strengths("criteo", "marvell")), len(strengths("criteo", "iso"))
+    (24, 22)
+    >>> len(strengths("ham10000", "marvell")), len(strengths("ham10000", "iso"))
+    (33, 32)
+    """
+    name = "isic" if of_pictures(data) else DATA.get(data.removeprefix("generated:"), "criteo")
+    rows = published().filter((pl.col("data") == name) & (pl.col("protection") == protection))
+    return tuple(rows["strength"].sort())
 
 
 def points(data: str) -> pl.DataFrame:

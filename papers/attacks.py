@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import torch
+from torch import Tensor
 
 from tacit.audit import attacks
 from tacit.audit.run import Finding, worst
 from tacit.errors import DataError
 from tacit.lab.data.rows import Data, Table
 from tacit.lab.sweeping.settings import Setting
-from tacit.lab.trial import Course, Progress, as_dict, attack, problem_of, train
+from tacit.lab.trial import Course, as_dict, attack, problem_of, train
+from tacit.progress import Progress
+from tacit.split.protect.gradient._base import theorem_1
+from tacit.split.record import Transcript
 
 __all__ = ["AttackTable", "Column", "markdown", "run", "settings"]
 
@@ -38,6 +43,8 @@ class Column:
         noise: the mean squared norm of a row's noise over that of its gradient, in the last epoch.
         findings: what each attack found, for each of `BLOCKS`.
         skipped: attacks that could not run, with the reason.
+        bound: on the AUC of any attack on a single batch by theorem 1, for the largest sumKL that is left in one of the
+            attacked batches under the model; None of a protection that knows none.
     """
 
     protection: str
@@ -45,6 +52,7 @@ class Column:
     noise: float
     findings: Mapping[str, Sequence[Finding]]
     skipped: Mapping[str, str]
+    bound: float | None = None
 
     @property
     def worst(self) -> Finding:
@@ -54,14 +62,14 @@ class Column:
     def rows(self) -> list[dict[str, Any]]:
         """What each attack found, in the JSON form."""
         return [
-            {"on": on, **as_dict(one), "seconds": one.seconds}
+            {"on": on, **as_dict(one), "of_embeddings": _of_embeddings(one), "seconds": one.seconds}
             for on, findings in self.findings.items()
             for one in findings
         ]
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON form."""
-        figures = {"protection": self.protection, "test_auc": self.test_auc, "noise": self.noise}
+        figures = {"protection": self.protection, "test_auc": self.test_auc, "noise": self.noise, "bound": self.bound}
         return {**figures, "worst": as_dict(self.worst), "findings": self.rows(), "skipped": dict(self.skipped)}
 
 
@@ -101,7 +109,13 @@ def settings(epochs: int) -> list[Setting]:
 
 
 def run(
-    data: Data, *, epochs: int = 3, batch_size: int = 1024, seed: int = 0, progress: Progress = lambda *_: None
+    data: Data,
+    *,
+    epochs: int = 3,
+    batch_size: int = 1024,
+    seed: int = 0,
+    of: Sequence[Setting] | None = None,
+    progress: Progress = lambda *_: None,
 ) -> AttackTable:
     """Train under each protection and attack what was sent.
 
@@ -110,13 +124,14 @@ def run(
         epochs: how often every row is visited.
         batch_size: rows in a batch; fewer where there are fewer rows.
         seed: of weights, batches, noise and attacks.
+        of: protections that are compared; those of `settings` if not given.
         progress: called with what is being done, what is done and all there is to do.
     """
     if not isinstance(data.inputs, Table):
         raise DataError(f"{data.name} holds pictures: the table of attacks is trained on tables, as credit or flights")
     size = min(batch_size, len(data.train))
     course = Course(epochs=epochs, batch_size=size, learning_rate=1e-3, last=LAST, seed=seed)
-    columns = [_column(one, data, course, progress) for one in settings(epochs)]
+    columns = [_column(one, data, course, progress) for one in of or settings(epochs)]
     recipe = {
         "data": data.name, "training_rows": len(data.train), "share": data.share, "epochs": epochs,
         "batch_size": size, "seed": seed, "attacked_batches": LAST, "followed": course.follow,
@@ -131,7 +146,26 @@ def _column(setting: Setting, data: Data, course: Course, progress: Progress) ->
         "batches": [one for one in trial.findings if not one.attack.startswith("accumulated")],
         "visits": [one for one in trial.findings if one.attack.startswith("accumulated")],
     }
-    return Column(setting.spelled, trial.test_auc, trial.noise, findings, trial.skipped)
+    bound = _bound(setting, trained.record.batches(), data.train.labels)
+    return Column(setting.spelled, trial.test_auc, trial.noise, findings, trial.skipped, bound)
+
+
+def _bound(setting: Setting, sent: Transcript, labels: Tensor) -> float | None:
+    """Theorem 1 for the largest sumKL that the protection leaves in a recorded batch."""
+    protect, left = setting.build(), list[float]()
+    noise, state = torch.Generator().manual_seed(setting.seed), protect.init()
+    assert sent.clean is not None
+    for clean, rows in zip(sent.clean, sent.view.rows, strict=True):
+        made = protect.update(clean, labels[rows], state, noise)
+        state = made.state
+        if "sum_kl" in made.report and not made.report["stateless"]:
+            left.append(float(made.report["sum_kl"]))
+    return float(theorem_1(torch.tensor(max(left)))) if left else None
+
+
+def _of_embeddings(finding: Finding) -> bool:
+    """Whether the attack looks at its own embeddings alone, so that nothing of it is a leak of the gradients."""
+    return finding.baseline is not None and finding.baseline == finding.leak
 
 
 # --- in words --------------------------------------------------------------------------------------------------------
@@ -152,6 +186,7 @@ def markdown(table: AttackTable) -> str:
         ["**worst**", "", *(f"**{_worst(column)}**" for column in table.columns)],
         ["test AUC of the model", "", *(f"{column.test_auc:.3f}" for column in table.columns)],
         ["noise over gradient", "", *(f"{column.noise:.1f}x" for column in table.columns)],
+        ["theorem 1", "", *("-" if column.bound is None else f"{column.bound:.3f}" for column in table.columns)],
     ]
     return "\n".join([_note(table.recipe), "", *(f"| {' | '.join(row)} |" for row in rows), ""])
 
@@ -162,7 +197,7 @@ def _cell(one: Finding | None) -> str:
         return "-"
     if one.baseline is None:
         return f"{one.leak.value:.3f}"
-    return f"{one.leak.value:.3f} ({'=' if one.baseline == one.leak else f'{one.baseline.value:.3f}'})"
+    return f"{one.leak.value:.3f} ({'=' if _of_embeddings(one) else f'{one.baseline.value:.3f}'})"
 
 
 def _note(recipe: Mapping[str, Any]) -> str:
@@ -173,8 +208,9 @@ def _note(recipe: Mapping[str, Any]) -> str:
         f"{recipe['attacked_batches']} batches, and over all visits of {recipe['followed']:,} examples; 0.5 is a coin "
         "flip, 1.0 an open book. In brackets: what the same attacker reaches from its own embeddings, without the "
         "gradient of the row; = where it looks at nothing else, which is what the model has learned and no leak of the "
-        "gradients. The worst is what lies farthest above that. Seconds: of the attack, on one machine, the mean over "
-        "the columns."
+        "gradients. The worst is what lies farthest above that. Theorem 1: what no attack on a single batch exceeds "
+        "where gradients are as the protection's model takes them to be. Seconds: of the attack, on one machine, the "
+        "mean over the columns."
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from papers.kinds import Kind, averaged, needs, plain, whole
-from papers.progress import over_training_lines
+from papers.progress import followed, over_training_lines
 from papers.sheet import Sheet, shades
 from tacit.errors import DataError
 
@@ -25,13 +25,18 @@ def bounds(third: str) -> Kind:
     """Figures of the older papers: leak at the cut and at the first layer over training, and a third panel.
 
     Args:
-        third: "layers" (leak by layer against iso with t = 25, training loss and test AUC) or "calibration" (ACE).
+        third: "layers" (leak by layer against iso with t = 25, training loss at the end and best test AUC) or
+            "calibration" (ACE).
     """
     return Kind(_numbers, partial(_draw, third))
 
 
 def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
-    """Stretches and wholes, every layer's norm leak, losses, AUC and calibration error."""
+    """Every batch and whole trainings: every layer's norm leak, losses, AUC and calibration error.
+
+    `end_loss` is the training loss of the last stretch, `best_auc` the highest test AUC after any epoch, `error` the
+    detection error of the best threshold on the norms at the cut, which L is a lower bound of; a mean over batches.
+    """
     depths = sorted(int(name.removeprefix("norm@layer")) for name in table.columns if _is_layer(name))
     leaks = [*(f"norm@layer{depth}" for depth in depths), "norm@cut"]
     needs(table, [*leaks, "test_ace"], "leak by lower bound")
@@ -39,10 +44,21 @@ def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
         raise DataError("the results have no marvell(detection_error=...): leave --from out, so that it is trained")
     kept = ["setting", "protection", "knob", "strength", "part", "step"]
     parts = []
-    for part, rows in (("stretch", table.filter(pl.col("part") == "stretch")), ("whole", whole(table))):
+    for part, rows in (("batch", followed(table)), ("whole", with_ends(table))):
         mean = averaged(plain(rows), "step").with_columns(pl.lit(part).alias("part"))
-        parts.append(mean.select(*kept, "train_loss", "test_auc", "test_ace", *leaks))
-    return pl.concat(parts, how="vertical_relaxed")
+        mean = mean.rename({"norm@cut error": "error"}, strict=False)
+        ends = [name for name in ("end_loss", "best_auc", "error") if name in mean.columns]
+        parts.append(mean.select(*kept, "train_loss", "test_auc", "test_ace", *ends, *leaks))
+    return pl.concat(parts, how="diagonal_relaxed")
+
+
+def with_ends(table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of whole trainings, with the training loss at the end and the best test AUC."""
+    stretches = table.filter(pl.col("part") == "stretch").sort("step")
+    ends = stretches.group_by("replica").agg(
+        pl.col("train_loss").last().alias("end_loss"), pl.col("test_auc").max().alias("best_auc")
+    )
+    return whole(table).join(ends, on="replica", how="left", maintain_order="left")
 
 
 def _is_layer(name: str) -> bool:
@@ -56,7 +72,7 @@ def _leaks(numbers: pl.DataFrame) -> list[str]:
 def _over_training(numbers: pl.DataFrame) -> pl.DataFrame:
     """The lines of the first two panels: no noise and every bound."""
     shown = (pl.col("protection") == "none") | (pl.col("knob") == "detection_error")
-    return numbers.filter((pl.col("part") == "stretch") & shown)
+    return numbers.filter((pl.col("part") == "batch") & shown)
 
 
 def _last(numbers: pl.DataFrame) -> pl.DataFrame:
@@ -86,7 +102,9 @@ def _layer_bars(axis: Axes, rows: pl.DataFrame) -> None:
     colours = shades(shown["setting"].to_list(), shown["protection"].to_list())
     for place, row in enumerate(shown.iter_rows(named=True)):
         at = [depth + (place - (shown.height - 1) / 2) * width for depth in range(len(leaks))]
-        label = f"{row['setting']}: loss {row['train_loss']:.4f}, AUC {row['test_auc']:.3f}"
+        label = f"{row['setting']}: loss {row['end_loss']:.4f}, AUC {row['best_auc']:.3f}"
+        if row.get("error") is not None:
+            label += f", error {row['error']:.2f}"
         axis.bar(at, [row[leak] - 0.5 for leak in leaks], width, bottom=0.5, color=colours[row["setting"]], label=label)
     names = [f"layer {depth}" for depth in range(1, len(leaks))] + [f"layer {len(leaks)}\n(cut)"]
     axis.set_xticks(range(len(leaks)), names)

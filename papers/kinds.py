@@ -11,7 +11,7 @@ from papers.labels import SETTING, labelled
 from papers.sheet import Sheet
 from tacit.errors import DataError
 
-__all__ = ["Kind", "averaged", "needs", "plain", "whole"]
+__all__ = ["Kind", "averaged", "needs", "of_pictures", "plain", "whole"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,15 @@ class Kind:
 
     numbers: Callable[[pl.DataFrame, str], pl.DataFrame]
     draw: Callable[[pl.DataFrame, Sheet], None]
+
+
+def of_pictures(data: str) -> bool:
+    """Whether a data set of that name holds pictures.
+
+    >>> of_pictures("generated:isic"), of_pictures("criteo")
+    (True, False)
+    """
+    return data.removeprefix("generated:") in ("isic", "ham10000", "fashion")
 
 
 def needs(table: pl.DataFrame, columns: Sequence[str], what: str) -> None:

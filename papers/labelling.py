@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -12,10 +12,12 @@ from torch import Tensor
 from papers.kinds import Kind, averaged, needs
 from papers.sheet import Sheet, shades
 from tacit.audit.attacks.top_share import largest
+from tacit.audit.metrics.detection_error import detection_error
 from tacit.lab.data.rows import Rows
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.training import Stack
 from tacit.lab.sweeping.settings import Setting
+from tacit.progress import Count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,12 +36,13 @@ def label_rows(
     batch_size: int,
     learning_rate: float = 1e-3,
     device: str = "cpu",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Count = lambda done, total: None,
 ) -> pl.DataFrame:
     """Train, and label the last batches of each replica by the norm of what was received.
 
     Returns:
-        One row for each replica: its setting, the share of positives, precision and recall (means over batches).
+        One row for each replica: its setting, the share of positives, precision, recall and the detection error of the
+        labelling (means over batches).
     """
     stack = Stack(
         rows, network, settings, batch_size=batch_size, learning_rate=learning_rate, device=device, attacks=("norm",),
@@ -52,19 +55,21 @@ def label_rows(
     for place, setting in enumerate(stack.settings):
         view = stack.transcript(place).batches().view
         norms = view.gradient.flatten(2).double().norm(dim=-1)  # (steps, batch)
-        precision, recall = (x.nanmean() for x in precision_recall(norms, labels[view.rows], share))
+        called, truth = largest(norms, share), labels[view.rows]
+        precision, recall = (x.nanmean() for x in precision_recall(called, truth))
+        error = detection_error(called.double(), truth).nanmean()
         found.append(
             {"replica": place, "protection": setting.protection, "knob": setting.knob, "strength": setting.strength,
              "options": setting.options_json, "seed": setting.seed, "share": share, "precision": float(precision),
-             "recall": float(recall)}
+             "recall": float(recall), "error": float(error)}
         )  # fmt: skip
     schema = {"knob": pl.String, "strength": pl.Float64}
     return pl.DataFrame(found, schema_overrides=schema)
 
 
-def precision_recall(score: Tensor, label: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Precision and recall of calling the largest `share` of each batch positive; recall is NaN without a positive."""
-    called, positive = largest(score, share), label == 1
+def precision_recall(called: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Precision and recall of calling some rows of each batch positive; recall is NaN where none is."""
+    positive = label == 1
     hits = (called & positive).sum(-1).double()
     return hits / called.sum(-1), hits / positive.sum(-1)
 
@@ -75,24 +80,30 @@ def labelling() -> Kind:
 
 
 def _numbers(table: pl.DataFrame, data: str) -> pl.DataFrame:
-    needs(table, ["share", "precision", "recall"], "top-p% labelling")
-    return averaged(table).select("setting", "protection", "share", "precision", "recall")
+    figures = ["share", "precision", "recall", "error"]
+    needs(table, figures, "top-p% labelling")
+    return averaged(table).select("setting", "protection", *figures)
 
 
 def _draw(numbers: pl.DataFrame, sheet: Sheet) -> None:
-    axes = sheet.panels(1, 2, each=(5.0, 0.6 + 0.28 * numbers.height), left=1.65, sharey=True)[0]
-    for axis, column in zip(axes, ("precision", "recall"), strict=True):
-        _bars(axis, numbers, column)
+    axes = sheet.panels(1, 3, each=(3.6, 0.6 + 0.28 * numbers.height), left=1.65, sharey=True)[0]
+    share = numbers["share"][0]
+    for axis, (column, title, guess) in zip(
+        axes,
+        (("precision", "precision", share), ("recall", "recall", share), ("error", "detection error", 0.5)),
+        strict=True,
+    ):
+        _bars(axis, numbers, column, guess)
+        axis.set_title(f"{title}, longest called positive")
     axes[0].set_yticks(range(numbers.height), numbers["setting"].to_list())
     axes[0].set_ylim(numbers.height - 0.5, -0.5)
     sheet.legend(*axes[0].get_legend_handles_labels())
 
 
-def _bars(axis: Axes, numbers: pl.DataFrame, column: str) -> None:
+def _bars(axis: Axes, numbers: pl.DataFrame, column: str, guess: float) -> None:
     colours = shades(numbers["setting"].to_list(), numbers["protection"].to_list())
     bars = axis.barh(range(numbers.height), numbers[column], 0.7, color=[colours[name] for name in numbers["setting"]])
-    axis.axvline(numbers["share"][0], color="#888888", lw=1.2, ls="--", label="coin flip: the share of positives")
+    axis.axvline(guess, color="#888888", lw=1.2, ls="--", label="as many called positive by a coin")
     axis.bar_label(bars, fmt="%.2f", fontsize=8, padding=3, bbox={"fc": "white", "ec": "none", "pad": 0.8})
     axis.set_xlim(0, 1.08)
     axis.grid(axis="y", visible=False)
-    axis.set_title(f"{column} of calling the longest gradients positive")

@@ -8,13 +8,16 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["SETTING", "Triple", "label_of", "labelled", "of_settings"]
+__all__ = ["SEARCH", "SETTING", "Triple", "label_of", "labelled", "of_settings"]
 
 Triple = tuple[str, str | None, float | None]
 """A setting as its protection, knob and strength."""
 
 SETTING = ("protection", "knob", "strength", "options")
 """The columns of results that name a setting, whatever its seed; options hold what it has beside its strength."""
+
+SEARCH = (("search", "papers"),)
+"""With this option Marvell looks for its power as the papers do, where they name sumKL or L; legends leave it out."""
 
 _KNOBS = {"scale": "s", "t": "t", "sum_kl": "sumKL", "detection_error": "L", "leak_auc": "AUC", "rate": "rate"}
 
@@ -34,14 +37,14 @@ def label_of(protection: str, knob: str | None, strength: float | None, others: 
 
 
 def others_of(options: str | None, knob: str | None) -> str:
-    """The options beside the strength, from the JSON of a results file; empty where there are none.
+    """The options beside the strength and `SEARCH`, from the JSON of a results file; empty where there are none.
 
     >>> others_of('{"leak_auc": 0.6, "visits": 5}', "leak_auc")
     'visits=5'
     """
     given: dict[str, Any] = json.loads(options or "{}")
     shown = ((name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in given.items())
-    return ", ".join(f"{name}={value}" for name, value in shown if name != knob)
+    return ", ".join(f"{name}={value}" for name, value in shown if name != knob and (name, value) not in SEARCH)
 
 
 def labelled(table: pl.DataFrame) -> pl.DataFrame:

@@ -8,18 +8,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from papers import attacks, embedding
+from papers import attacks, balanced, embedding
+from papers.bibliography import paper_of
 from papers.recipes import RECIPES, Asked, results
-from papers.registry import FIGURES, PAPERS, Attacked, Drawn, Embedded, Figure, chosen
+from papers.registry import FIGURES, Attacked, Balanced, Drawn, Embedded, Figure, chosen
 from papers.sheet import Sheet, needs_matplotlib, styled
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError
+from tacit.progress import Progress
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Made", "draw", "make", "make_from"]
+__all__ = ["Made", "balanced_numbers", "draw", "draw_balanced", "make", "make_from", "title"]
 
-Progress = Callable[[str, int, int], None]
 _SMALL = (8000, 2)  # rows and epochs of figures about embeddings at the small scale
 
 
@@ -69,6 +70,8 @@ def make(
     def one(figure: Figure) -> Made:
         if isinstance(figure, Embedded):
             return report()[figure.inner]
+        if isinstance(figure, Balanced):
+            return draw_balanced(figure, balanced_numbers(figure, asked, out, progress), asked.data.name, out)
         if isinstance(figure, Attacked):
             return _attacked(figure, asked, out, progress)
         table = results(RECIPES[figure.recipe], asked, out / "recipes", progress)
@@ -117,10 +120,28 @@ def draw(figure: Drawn, table: pl.DataFrame, data: str, out: Path) -> Made:
         raise DataError(
             f"the results hold no setting that {figure.name} draws: leave --from out, so that it is trained"
         )
+    return _drawn(figure, numbers, figure.kind.draw, data, out)
+
+
+def balanced_numbers(figure: Balanced, asked: Asked, out: Path, progress: Progress = lambda *_: None) -> pl.DataFrame:
+    """What a figure of balanced classes draws."""
+    return balanced.toy() if figure.data == "toy" else balanced.hints(asked, out / "recipes", progress)
+
+
+def draw_balanced(figure: Balanced, numbers: pl.DataFrame, data: str, out: Path) -> Made:
+    """A figure of balanced classes: PNG and CSV."""
+    toy = figure.data == "toy"
+    how = balanced.draw_toy if toy else balanced.draw_hints
+    return _drawn(figure, numbers, how, figure.data if toy else data, out)
+
+
+def _drawn(
+    figure: Figure, numbers: pl.DataFrame, how: Callable[[pl.DataFrame, Sheet], None], data: str, out: Path
+) -> Made:
     theirs = "" if data == figure.data else f"; the paper: {figure.data}"
-    sheet = Sheet(f"{_title(figure.name)}: {figure.shows} ({data}{theirs})")
+    sheet = Sheet(f"{title(figure.name)}: {figure.shows} ({data}{theirs})")
     with styled():
-        figure.kind.draw(numbers, sheet)
+        how(numbers, sheet)
         picture = sheet.save(out / f"{figure.name}.png")
     csv = out / f"{figure.name}.csv"
     numbers.write_csv(csv, float_precision=6)
@@ -136,7 +157,7 @@ def _report(figures: Sequence[str], asked: Asked, out: Path, path: Path | None, 
     small = asked.scale == "small"
     found = embedding.run(
         data=asked.data.name, out=out / "embedding", path=path, only=figures, device=asked.device, seed=asked.seed,
-        rows=min(_SMALL[0], len(asked.data.train) + len(asked.data.test)) if small else None,
+        rows=min(_SMALL[0], len(asked.data.train) + len(asked.data.test)) if small else asked.rows,
         epochs=asked.epochs or (_SMALL[1] if small else None), progress=progress,
     )  # fmt: skip
     return {figure: Made(f"001-{figure}", found.drawn[figure], found.numbers) for figure in figures}
@@ -148,18 +169,21 @@ def _attacked(figure: Attacked, asked: Asked, out: Path, progress: Progress) -> 
     return Made(figure.name, None, found.save(out)[-1])
 
 
-def _title(name: str) -> str:
-    paper, _, rest = name.partition("-")
-    if paper not in PAPERS:
-        raise UsageError(f"{name!r} begins with no paper: they are {', '.join(PAPERS)}")
-    return f"{paper} {rest.replace('-', ' ')}".strip()
+def title(name: str) -> str:
+    """A figure's name as people cite it.
+
+    >>> title("004-figure-2"), title("attacks")
+    ('Li 2022, figure 2', 'attacks')
+    """
+    paper = paper_of(name)
+    return name if paper is None else f"{paper.key}, {name.partition('-')[2].replace('-', ' ')}"
 
 
 def _summary(path: Path, data: str, of: str, made: Sequence[Made]) -> None:
     """One page with every picture and where its numbers are."""
     lines = [f"# The papers' figures on {data}", "", f"Runs of our own: {of}.", ""]
     for one in made:
-        lines += [f"## {_title(one.name)}: {FIGURES[one.name].shows}", ""]
+        lines += [f"## {title(one.name)}: {FIGURES[one.name].shows}", ""]
         if one.picture is not None:
             lines += [f"![{one.name}]({one.picture.relative_to(path.parent)})", ""]
         if one.numbers is not None:

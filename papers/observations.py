@@ -25,11 +25,14 @@ _TITLES = {
     "cosine": "cos(g, g⁺)",
 }
 _COLOURS = {0: "#1f6fb2", 1: "#d9791a", None: "#555555"}
-_NAMES = {0: "y = 0", 1: "y = 1", None: "all pairs"}
+_NAMES = {0: "y = 0", 1: "y = 1", None: "drawn pairs"}
 
 
 def observations(quantities: Sequence[str]) -> Kind:
-    """A panel for each quantity ("gap", "slope", "norm", "pairs", "cosine"), a ridge for each stop."""
+    """A panel for each quantity ("gap", "slope", "norm", "pairs", "cosine"), a ridge for each stop.
+
+    The papers draw histograms, one below the other; ridges of the same histograms fit five stops into one panel.
+    """
     return Kind(partial(_numbers, quantities), partial(_draw, quantities))
 
 
@@ -55,7 +58,7 @@ def _draw(quantities: Sequence[str], numbers: pl.DataFrame, sheet: Sheet) -> Non
 
 
 def _ridges(axis: Axes, rows: pl.DataFrame) -> None:
-    """One ridge for each stop, the first on top; heights are those of each ridge's own peak."""
+    """One ridge for each stop, the first on top; heights are those of each ridge's own peak. Leaks stand beside it."""
     stops = sorted(rows["step"].unique().to_list())
     for place, stop in enumerate(stops):
         here = rows.filter(pl.col("step") == stop)
@@ -68,6 +71,12 @@ def _ridges(axis: Axes, rows: pl.DataFrame) -> None:
             name = _NAMES[label] if place == 0 else None
             axis.fill_between(middle, np.full_like(middle, ground), height, color=colour, alpha=0.35, lw=0, label=name)
             axis.plot(middle, height, color=colour, lw=0.9)
+        quantity = here["quantity"][0]
+        if quantity in ("norm", "cosine"):
+            axis.text(
+                0.98 if quantity == "norm" else 0.62, ground + 0.9, f"leak AUC {here[quantity][0]:.3f}", fontsize=7.5,
+                ha="right", va="top", transform=axis.get_yaxis_transform(),
+            )  # fmt: skip
     axis.set_yticks(range(len(stops)), [str(stop) for stop in reversed(stops)])
     axis.set_ylim(-0.1, len(stops))
     axis.grid(axis="y", visible=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 import torch
@@ -14,12 +14,14 @@ from tacit.lab.data.rows import Rows
 from tacit.lab.stack.network import Network
 from tacit.lab.stack.training import Stack
 from tacit.lab.sweeping.settings import Setting
+from tacit.progress import Count
 
 __all__ = ["observe", "quantities"]
 
 BINS = 40
 LOOKED_AT = 4096  # rows at each look
 PAIRS = 4096  # pairs of rows whose directions are compared
+ROWS = 256  # that the bottom is given at once: of pictures no more fit
 
 
 def observe(
@@ -31,13 +33,14 @@ def observe(
     learning_rate: float = 1e-3,
     seed: int = 0,
     device: str = "cpu",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Count = lambda done, total: None,
 ) -> pl.DataFrame:
     """Train without protection, stop after so many updates each, and count how the quantities lie.
 
     Returns:
         One row for each stop, quantity, class and bin: step, quantity, label (null for pairs), left, right, density,
-        and the norm and cosine leak AUC of that stop.
+        and the figures of that stop: the norm and cosine leak AUC, the AUCs of gap and slope, the ratio of the median
+        slopes of positive and negative rows, and the share of the drawn pairs whose angle is acute.
     """
     stack = Stack(
         rows, network, [Setting("none", seed=seed)], batch_size=batch_size, learning_rate=learning_rate, device=device,
@@ -66,8 +69,9 @@ def quantities(stack: Stack, rows: Rows, draw: torch.Generator) -> dict[str, Ten
     bottom, top = (half.eval() for half in stack.models(0))
     labels = rows.labels.double()
     with torch.no_grad():
-        z = bottom(*(x.float() / 255 if x.dtype == torch.uint8 else x for x in rows.features))
-    z = z.detach().requires_grad_()
+        parts = (rows[some] for some in torch.arange(len(rows)).split(ROWS))
+        z = torch.cat([bottom(*(x.float() / 255 if x.dtype == torch.uint8 else x for x in p.features)) for p in parts])
+    z = z.requires_grad_()
     logits = top(z, *rows.own)
     (slope,) = torch.autograd.grad(logits.sum(), z)  # rows do not touch each other: each has the gradient of its own
     slope = slope.flatten(1).double()  # (rows, width)
@@ -95,7 +99,13 @@ def _endless(stack: Stack) -> Iterator[Tensor]:
 
 def _counted(step: int, found: dict[str, Tensor], labels: Tensor) -> list[dict[str, object]]:
     """Histograms with the same bins for both classes; what lies far out is counted in no bin."""
-    norm, cosine = (float(auc(found[name], labels)) for name in ("norm", "cosine"))
+    aucs = {name: float(auc(found[name], labels)) for name in ("norm", "cosine", "gap", "slope")}
+    positive, negative = (float(found["slope"][labels == label].median()) for label in (1, 0))
+    acute = float((found["pairs"] > 0).double().mean())
+    figures = {
+        "norm": aucs["norm"], "cosine": aucs["cosine"], "gap_auc": aucs["gap"], "slope_auc": aucs["slope"],
+        "slope_ratio": positive / negative, "acute": acute,
+    }  # fmt: skip
     rows: list[dict[str, object]] = []
     for quantity, values in found.items():
         low, high = (-1.0, 1.0) if quantity in ("pairs", "cosine") else (0.0, float(values.quantile(0.995)))
@@ -107,7 +117,7 @@ def _counted(step: int, found: dict[str, Tensor], labels: Tensor) -> list[dict[s
             bins = zip(edges[:-1].tolist(), edges[1:].tolist(), density.tolist(), strict=True)
             rows += [
                 {"step": step, "quantity": quantity, "label": label, "left": left, "right": right, "density": height,
-                 "norm": norm, "cosine": cosine}
+                 **figures}
                 for left, right, height in bins
             ]  # fmt: skip
     return rows

@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from papers.anchors import strengths
 from papers.bounds import BOUNDS
 from papers.daily import INDUSTRY, REPORT
 from papers.labelling import label_rows
-from papers.labels import Triple
+from papers.labels import SEARCH, Triple
 from papers.observing import observe
 from papers.progress import SCALES
 from papers.runtimes import time_updates
@@ -22,6 +23,7 @@ from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.recipe import digest_of, paper_of
 from tacit.lab.sweeping.settings import Setting
+from tacit.progress import Count, Progress
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,10 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "Asked", "Recipe", "Scale", "results"]
 
 Scale = Literal["small", "paper"]
-Progress = Callable[[str, int, int], None]
 
-_ISO_SMALL, _ISO_PAPER = (0.25, 1.0, 4.0, 25.0, 100.0), (0.0625, 0.25, 1.0, 2.25, 4.0, 9.0, 25.0, 49.0, 121.0, 625.0)
-_MORE_SCALES = (0.01, 0.5, 2.0, 10.0, 25.0)  # beside `SCALES`
+_ISO_SMALL, _SCALES_SMALL = (0.25, 1.0, 4.0, 25.0, 100.0), (*SCALES, 10.0)
 _AUCS_SMALL, _AUCS_PAPER = (0.9, 0.75, 0.65, 0.55), (0.95, 0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.52)
 
 
@@ -48,6 +48,7 @@ class Asked:
         seed: the first of them.
         device: "cpu" or "cuda".
         learning_rate: of Adam, where the scale's own is not wanted.
+        rows: how many rows were loaded, where that is not all of them: for figures that load their own.
     """
 
     data: Data
@@ -57,6 +58,7 @@ class Asked:
     seed: int = 0
     device: str = "cpu"
     learning_rate: float | None = None
+    rows: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What must be the same for a training to be used again."""
@@ -83,9 +85,10 @@ class Recipe:
         batch_size: the paper's; None where it has another for each data set.
         epochs: the paper's; None where it has another for each data set.
         small: batch size and epochs of the small scale.
-        triples: for each scale the settings, each as protection, knob and strength.
+        triples: for each scale and data set the settings, each as protection, knob and strength.
         kind: "sweep", "days", "observations", "labels" or "times".
         attacks: what is measured on every batch; `majority` is left out, its cost grows with the square of a batch.
+        errors: of which of them the detection error is measured, too.
         every_layer: whether leaks are measured at all layers of the feature party and not only at cut and first.
         thorough: whether the attacks on recorded batches run as well.
         stops: updates after which observations look.
@@ -98,9 +101,10 @@ class Recipe:
     batch_size: int | None = 1024
     epochs: int | None = 5
     small: tuple[int, int] = (512, 4)
-    triples: Callable[[Scale], Sequence[Triple]] = lambda scale: [("none", None, None)]
+    triples: Callable[[Scale, str], Sequence[Triple]] = lambda scale, data: [("none", None, None)]
     kind: Literal["sweep", "days", "observations", "labels", "times"] = "sweep"
     attacks: tuple[str, ...] = ("norm", "cosine", "hint")
+    errors: tuple[str, ...] = ()
     every_layer: bool = False
     thorough: bool = False
     stops: tuple[int, ...] = ()
@@ -112,14 +116,20 @@ class Recipe:
 
     def layers(self, data: Data) -> tuple[str, ...]:
         """Where leaks are measured."""
-        deepest = self.network(data).cut
-        between = range(1, deepest) if self.every_layer else range(1, min(2, deepest))
-        return ("cut", *(f"layer{number}" for number in between))
+        last = self.network(data).cut - 1  # the cut is the layer after it
+        if isinstance(data.inputs, Pictures):  # a layer is its ReLU, and a pool lies between the last one and the cut
+            last += 1
+        return ("cut", *(f"layer{number}" for number in range(1, last + 1 if self.every_layer else min(2, last + 1))))
 
     def settings(self, asked: Asked) -> list[Setting]:
         """All replicas."""
         seeds = range(asked.seed, asked.seed + max(self.seeds, asked.seeds))
-        return [Setting(p, knob, value, seed=seed) for seed in seeds for p, knob, value in self.triples(asked.scale)]
+        triples = self.triples(asked.scale, asked.data.name)
+        return [
+            Setting(p, knob, value, (SEARCH if p == "marvell" and knob != "scale" else ()), seed)
+            for seed in seeds
+            for p, knob, value in triples
+        ]
 
     def batch(self, asked: Asked) -> int:
         """The scale's batch size, halved until an epoch has some batches."""
@@ -167,12 +177,13 @@ def _swept(recipe: Recipe, asked: Asked, folder: Path, progress: Progress) -> pl
     return sweep(
         asked.data, settings=recipe.settings(asked), epochs=recipe.visits(asked), batch_size=recipe.batch(asked),
         learning_rate=_rate(asked), network=recipe.network(asked.data), device=asked.device, out=folder,
-        attacks=recipe.attacks, layers=recipe.layers(asked.data), thorough=recipe.thorough,
+        attacks=recipe.attacks, errors=recipe.errors, layers=recipe.layers(asked.data), thorough=recipe.thorough,
+        batches=True,
         progress=lambda what, part, all_: progress(f"{recipe.name}: {what}", part, all_),
     ).table  # fmt: skip
 
 
-def _trained(recipe: Recipe, asked: Asked, progress: Callable[[int, int], None]) -> pl.DataFrame:
+def _trained(recipe: Recipe, asked: Asked, progress: Count) -> pl.DataFrame:
     data, network = asked.data, recipe.network(asked.data)
     size, rate = recipe.batch(asked), _rate(asked)
     if recipe.kind == "observations":
@@ -239,37 +250,43 @@ _NONE: Triple = ("none", None, None)
 _HEURISTIC: Triple = ("max_norm", None, None)
 
 
-def _trade_offs(scale: Scale) -> list[Triple]:
-    iso, aucs = (_ISO_SMALL, _AUCS_SMALL) if scale == "small" else (_ISO_PAPER, _AUCS_PAPER)
-    scales = sorted([*SCALES, *(_MORE_SCALES[-2:-1] if scale == "small" else _MORE_SCALES)])
+def _trade_offs(scale: Scale, data: str) -> list[Triple]:
+    """At the papers' scale every strength of the authors' table."""
+    small = scale == "small"
+    scales = _SCALES_SMALL if small else strengths(data, "marvell")
     return [
-        _NONE, _HEURISTIC, *(("iso", "t", t) for t in iso), *(("marvell", "scale", s) for s in scales),
-        *(("matched", "leak_auc", a) for a in aucs),
+        _NONE, _HEURISTIC, *_isotropic(scale, data), *(("marvell", "scale", s) for s in scales),
+        *(("matched", "leak_auc", a) for a in (_AUCS_SMALL if small else _AUCS_PAPER)),
     ]  # fmt: skip
 
 
-def _hints(scale: Scale) -> list[Triple]:
-    iso, aucs = (_ISO_SMALL, _AUCS_SMALL) if scale == "small" else (_ISO_PAPER, _AUCS_PAPER)
+def _isotropic(scale: Scale, data: str) -> list[Triple]:
+    return [("iso", "t", t) for t in (_ISO_SMALL if scale == "small" else strengths(data, "iso"))]
+
+
+def _hints(scale: Scale, data: str) -> list[Triple]:
+    """The values of sumKL are those that the papers name; how many more Li 2021 drew is not told."""
+    aucs = _AUCS_SMALL if scale == "small" else _AUCS_PAPER
     kls = (3.6, 0.64, 0.25, 0.1, 0.01) if scale == "small" else (3.6, 1.44, 0.64, 0.49, 0.25, 0.16, 0.1, 0.05, 0.01)
     return [
-        _NONE, _HEURISTIC, *(("iso", "t", t) for t in iso), *(("marvell", "sum_kl", k) for k in kls),
+        _NONE, _HEURISTIC, *_isotropic(scale, data), *(("marvell", "sum_kl", k) for k in kls),
         *(("matched", "leak_auc", a) for a in aucs),
     ]  # fmt: skip
 
 
-def _bounds(scale: Scale) -> list[Triple]:
+def _bounds(scale: Scale, data: str) -> list[Triple]:
     return [_NONE, *(("marvell", "detection_error", bound) for bound in BOUNDS), ("iso", "t", 25.0), _HEURISTIC]
 
 
-def _layers(scale: Scale) -> list[Triple]:
+def _layers(scale: Scale, data: str) -> list[Triple]:
     return [_NONE, ("marvell", "scale", 4.0)]
 
 
-def _days(scale: Scale) -> list[Triple]:
+def _days(scale: Scale, data: str) -> list[Triple]:
     return list(dict.fromkeys([*INDUSTRY, *REPORT]))
 
 
-def _report(scale: Scale) -> list[Triple]:
+def _report(scale: Scale, data: str) -> list[Triple]:
     return list(REPORT)
 
 
@@ -287,11 +304,11 @@ RECIPES: Mapping[str, Recipe] = {
         Recipe(
             "first-version", "no noise, marvell by L, iso t = 25; cut after 4 of 4 layers, batches of 65,536",
             {"cut": 4, "layers": 4}, batch_size=65_536, epochs=30, small=(4096, 8), triples=_bounds,
-            attacks=("norm",), every_layer=True,
+            attacks=("norm",), errors=("norm",), every_layer=True,
         ),
         Recipe(
             "longer-version", "no noise, marvell by L, iso t = 25, max_norm; cut after 4 of 6 layers",
-            {"cut": 4, "layers": 6}, triples=_bounds, attacks=("norm",), every_layer=True,
+            {"cut": 4, "layers": 6}, triples=_bounds, attacks=("norm",), errors=("norm",), every_layer=True,
         ),
         Recipe(
             "hints", "no noise, max_norm, iso, marvell by sumKL, matched; cut after 4 of 6 layers",

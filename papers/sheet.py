@@ -27,6 +27,8 @@ COLOURS: Mapping[str, str] = {
 }
 """One for each protection, the same in all figures."""
 
+_LETTER = 0.0084  # width of a title's letter in inches, for each point of its size
+
 _STYLE: Any = {
     **{"font.size": 9, "axes.titlesize": 9.5, "axes.spines.top": False, "axes.spines.right": False},
     **{"axes.grid": True, "grid.color": "#e6e6e6", "axes.axisbelow": True, "legend.frameon": False},
@@ -115,7 +117,13 @@ class Sheet:
             bottom=0.75 / self._height, wspace=0.26, hspace=0.48,
         )  # fmt: skip
         self._figure.text(
-            0.15 / width, 1 - 0.12 / self._height, self.title, ha="left", va="top", fontsize=12, fontweight="bold"
+            0.15 / width,
+            1 - 0.12 / self._height,
+            self.title,
+            ha="left",
+            va="top",
+            fontweight="bold",
+            fontsize=min(12.0, width / (_LETTER * len(self.title))),
         )
         return [list(row) for row in axes]
 

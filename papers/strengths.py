@@ -49,7 +49,8 @@ def _draw(numbers: pl.DataFrame, sheet: Sheet) -> None:
         for (source, data), rows in numbers.filter(pl.col("protection") == protection).group_by(
             ["source", "data"], maintain_order=True
         ):
-            _line(axis, rows.sort("strength"), what, protection, f"{data} ({source})")
+            name = f"{protection}, {data}" if source == "here" else f"{data} (authors)"
+            _line(axis, rows.sort("strength"), what, protection, name)
         axis.set_xscale("log")
         axis.set_xlabel(f"{protection} {'s' if protection == 'marvell' else 't'}")
         axis.set_title("norm leak AUC at the cut, 95% quantile" if what == "leak" else "lost test AUC")
@@ -58,7 +59,10 @@ def _draw(numbers: pl.DataFrame, sheet: Sheet) -> None:
     low, high = (f(axis.get_ylim()[i] for axis in axes[2:]) for i, f in enumerate((min, max)))
     for axis in axes[2:]:
         axis.set_ylim(low, high)
-    sheet.legend(*axes[0].get_legend_handles_labels())
+    named = {
+        label: handle for axis in axes[:2] for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    sheet.legend(list(named.values()), list(named))
 
 
 def _line(axis: Axes, rows: pl.DataFrame, what: str, protection: str, label: str) -> None:

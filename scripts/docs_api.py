@@ -25,7 +25,7 @@ others may change without notice. A tensor's shape stands in brackets behind its
 
 _TREE = "They are in `tacit.errors`. Every message says what happened, to what, and what to do next."
 
-_LISTED_ELSEWHERE = ("tacit.protect.gradient.", "tacit.protect.embedding.", "tacit.audit.metrics.")
+_LISTED_ELSEWHERE = ("tacit.split.protect.gradient.", "tacit.split.protect.embedding.", "tacit.audit.metrics.")
 _FOLDER = {"config", "contract", "one_shot", "draft_contract", "trust", "align", "train", "audit", "export"}
 """What a program needs of `tacit.Folder`; its other methods are for the package."""
 
@@ -33,14 +33,19 @@ _FOLDER = {"config", "contract", "one_shot", "draft_contract", "trust", "align",
 _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "One-shot training in one process": (
         "The code that two companies run, without a wire: `tacit.one_shot(...)`.",
-        ("tacit.one_shot", "tacit.one_shot.in_process.Result", "tacit.flips", "tacit.number_flips",
-         "tacit.one_shot.flips.Flips", "tacit.one_shot.certificate.Certificate",
-         "tacit.one_shot.findings.ReleaseAudit", "tacit.one_shot.findings.Finding"),
+        ("tacit.one_shot", "tacit.exchange.in_process.Result", "tacit.load",
+         "tacit.exchange.model.Model", "tacit.flips", "tacit.number_flips",
+         "tacit.labels.flips.Flips", "tacit.labels.label_bound.LabelBound",
+         "tacit.exchange.findings.ReleaseAudit", "tacit.exchange.findings.Finding"),
     ),
     "Split training in one process": (
         "Both parties' own code with a queue between them: for trying things out, and for attacking them.",
-        ("tacit.simulate", "tacit.cut.simulate.Simulation", "tacit.cut.simulate.Epoch", "tacit.Recorder",
-         "tacit.wire.record.Transcript"),
+        ("tacit.simulate", "tacit.split.simulate.Simulation", "tacit.split.simulate.Epoch", "tacit.Recorder",
+         "tacit.split.record.Transcript"),
+    ),
+    "In a training loop of your own": (
+        "The cut alone, as a module; [how to](howto-your-own-loop.md).",
+        ("tacit.Cut",),
     ),
     "The two parties": (
         "What goes into `Folder.train`, and what a loop of your own calls.",
@@ -48,13 +53,13 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Two companies": (
         "The same as the commands `tacit align`, `train`, `predict`, `serve`, `audit` and `export`.",
-        ("tacit.Folder", "tacit.company.folder.create", "tacit.company.align.Aligned", "tacit.company.train.train",
-         "tacit.company.train.Trained", "tacit.serve.predict.predict", "tacit.serve.serve.serve"),
+        ("tacit.Folder", "tacit.company.folder.create", "tacit.company.align.Aligned", "tacit.split.train.train",
+         "tacit.split.train.Trained", "tacit.serve.predict.predict", "tacit.serve.serve.serve"),
     ),
     "Protections of the gradient": (
         "Their arguments are in [the list of protections](ref-protections.md).",
         ("tacit.none", "tacit.iso", "tacit.max_norm", "tacit.marvell", "tacit.matched", "tacit.clip",
-         "tacit.chain", "tacit.protection", "tacit.protect.gradient.marvell.solve"),
+         "tacit.chain", "tacit.protection", "tacit.split.protect.gradient.marvell.solve"),
     ),
     "Protections of labels": ("Once, before any loss.", ("tacit.randomized_response",)),
     "Protections of the embedding": (
@@ -74,18 +79,18 @@ _PARTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "Models": (
         "Pairs of halves. Any other `nn.Module` does as well.",
-        ("tacit.models.wide_deep", "tacit.models.conv", "tacit.models.adam"),
+        ("tacit.split.models.wide_deep", "tacit.split.models.conv", "tacit.split.models.adam"),
     ),
     "What a protection or an attack of your own must be": (
         "Shapes, not base classes: whatever has these methods will do.",
-        ("tacit.protect.check_protection", *(f"tacit.contracts.{name}" for name in (
+        ("tacit.split.protect.check_protection", *(f"tacit.contracts.{name}" for name in (
             "Protection", "Protected", "Event", "EmbeddingProtection", "Regularizer", "Attack", "Known", "Guess",
             "InputAttack", "KnownInputs", "Reconstruction", "Estimate", "NoiseSource", "Message",
         ))),
     ),
     "Reports": (
         "The fields of a report are in [its reference](ref-report.md).",
-        ("tacit.views.report.rendering.write", "tacit.views.report.rendering.read", "tacit.views.mlflow.log_report"),
+        ("tacit.report.rendering.write", "tacit.report.rendering.read", "tacit.report.mlflow.log_report"),
     ),
 }  # fmt: skip
 

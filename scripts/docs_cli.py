@@ -35,7 +35,7 @@ _FOLDER = ("The party's folder.", "The party's folder, as with --folder.")
 
 _CODES = (
     ("0", "done"),
-    ("1", "a finding: a limit is broken or could not be judged, a check fails, the doctor found a problem"),
+    ("1", "a finding: a limit is broken or could not be judged, a check fails, `tacit check` found a problem"),
     (str(ending.USAGE), "wrong use, or a file or disk that refuses"),
     (str(ending.PEER), "the peer or the network"),
     (str(ending.BUG), "a bug in tacit; `--debug` shows where"),

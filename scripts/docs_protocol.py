@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from docs_tables import attributes, cell, grid
 from tacit.align import psi
 from tacit.align.ids import LONGEST
-from tacit.cut import handshake, session
-from tacit.cut.handshake import Hello
-from tacit.wire import checkpoint, codec, network, segment
+from tacit.split import checkpoint, handshake, journal
+from tacit.split.handshake import Hello
+from tacit.wire import codec, network
 from tacit.wire.codec import short_name
 from tacit.wire.network_link import BEAT_SECONDS, SILENCE_SECONDS
 
@@ -45,9 +45,9 @@ _KINDS = {
     ),
     "tokens": (
         "label",
-        "uint8 (up to 262144, 16)",
+        "uint8 (up to 4096, 16)",
         "part, or request",
-        "predictions by key, and services (up to 4096): tokens of the ids that are asked for; embeddings answer",
+        "predictions by key, and services: tokens of the ids that are asked for; embeddings answer",
     ),
     "acknowledgement": (
         "label",
@@ -71,7 +71,7 @@ _HEADER = (
 )
 
 _HEAD = ("magic", "version", "unused", "mark", "first turn", "stale", "chain")
-_RECORD = ("mark", "kind", "parts", "peer's length", "crc", "turn", "durable", "digest", "check")
+_RECORD = ("mark", "kind", "parts", "peer's length", "unused", "turn", "durable", "digest", "chain")
 
 
 def tables() -> dict[str, str]:
@@ -95,17 +95,17 @@ def tables() -> dict[str, str]:
                 for name, said in attributes(Hello).items()
             ],
         ),
-        "segment": grid(("field", "at", "bytes"), _places(segment.HEAD, _HEAD)),
-        "record": grid(("field", "at", "bytes"), _places(segment.FIXED, _RECORD)),
+        "segment": grid(("field", "at", "bytes"), _places(journal.HEAD, _HEAD)),
+        "record": grid(("field", "at", "bytes"), _places(journal.FIXED, _RECORD)),
     }
 
 
 def _versions() -> list[tuple[str, str]]:
     return [
-        ("protocol, in every hello", str(handshake.PROTOCOL)),
+        ("protocol, in every hello", str(codec.PROTOCOL)),
         ("magic of a frame", f"`{_spelled(codec.MAGIC)}`"),
         ("alignment, in its first commitment", f'`"{psi._PROTOCOL}"`'),
-        ("magic and version of a journal's segment", f"`{_spelled(segment.MAGIC)}`, {segment.VERSION}"),
+        ("magic and version of a journal's segment", f"`{_spelled(journal.MAGIC)}`, {journal.VERSION}"),
         ("format of a checkpoint", f'`"{checkpoint._FORMAT}"`'),
         ("listener's first frame", f'`"{network.WELCOME.decode()}"`'),
     ]
@@ -116,7 +116,7 @@ def _bounds() -> list[tuple[str, str]]:
         ("header of a frame", f"{codec.HEADER} bytes"),
         ("longest frame, header included", f"{codec.FRAME:,} bytes"),
         ("longest control message", f"{codec.LONGEST:,} bytes of JSON, nested at most {codec.DEPTH} deep"),
-        ("largest number in an embedding or gradient", f"{session.LARGEST:,.0f} either way, and finite"),
+        ("largest number in an embedding or gradient", f"{codec.LARGEST:,.0f} either way, and finite"),
         ("dimensions of a tensor", str(codec.DIMENSIONS)),
         ("rows of a full chunk of points", f"{psi.CHUNK:,}"),
         ("chunks of points without their products", str(psi.WINDOW)),
@@ -129,8 +129,8 @@ def _bounds() -> list[tuple[str, str]]:
         ("time to show a certificate", f"{network.HANDSHAKE_SECONDS:g} s"),
         ("links of one peer at a time", str(network.STREAMS)),
         ("heartbeat, and how long a peer may be silent", f"{BEAT_SECONDS:g} s, {SILENCE_SECONDS:g} s"),
-        ("parts of a journal's record, at most", str(segment.MAX_PARTS)),
-        ("peer's name, at most", f"{segment.MAX_PEER} bytes in the journal, 63 characters in a certificate"),
+        ("parts of a journal's record, at most", str(journal.MAX_PARTS)),
+        ("peer's name, at most", f"{journal.MAX_PEER} bytes in the journal, 63 characters in a certificate"),
     ]
 
 

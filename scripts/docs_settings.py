@@ -12,12 +12,12 @@ from docs_tables import HEAD, arguments_of, attributes, cell, grid, kind
 from tacit.config import Contract, Embedding, Gradient, OneShotContract, Party
 from tacit.config.files import File, Section
 from tacit.plugins import function
-from tacit.protect.facts import Option
+from tacit.split.protect.facts import Option
 
 _SETTINGS = """\
-There are two TOML files. `party.toml` belongs to one party, and nobody else sees it; `tacit init` writes it with a
-comment for each line. `contract.toml` is the same on all sides; `tacit contract --new` writes a draft, and `tacit
-contract` shows its digest.
+There are two TOML files. `party.toml` belongs to one party, and nobody else sees it; `tacit init` writes the few lines
+that matter. `contract.toml` is the same on all sides; `tacit contract --new` writes the recommended one, and `tacit
+contract` shows its digest. This page has every key.
 
 An unknown key is an error. All mistakes in a file are reported at once, each with its place and what to do. A key
 without a default may be left out unless the table says otherwise. A run keeps what it was begun with: if its data,
@@ -86,7 +86,7 @@ def setting_keys(described: type[Section], but: Iterable[str] = ()) -> list[tupl
 
 def option_keys(part: type[Gradient] | type[Embedding]) -> str:
     """The options of every protection that a file may name, with what its own docstring says of them."""
-    package = "tacit.protect.gradient" if part is Gradient else "tacit.protect.embedding"
+    package = "tacit.split.protect.gradient" if part is Gradient else "tacit.split.protect.embedding"
     lines = []
     for name, facts in part.known().items():
         meanings = arguments_of(function(package, "protection", name))

@@ -27,8 +27,8 @@ from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.joined import TEST_SHARE
 from tacit.lab.data.own import Columns, Description
 from tacit.lab.sweeping import results
-from tacit.protect import embedding, gradient
-from tacit.views.report.document import Report
+from tacit.report.document import Report
+from tacit.split.protect import embedding, gradient
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -73,8 +73,8 @@ def protections() -> str:
         "Protections of the gradient",
         "Make one with `tacit.protection(NAME, **options)`, or with the function of its name in `tacit`.\n"
         "`tacit.chain(...)` applies several in order. `tacit.randomized_response(rate)` acts on labels, once, before\n"
-        "any loss.",
-        "tacit.protect.gradient",
+        "any loss. Papers are cited as in the [bibliography](ref-papers.md#bibliography).",
+        "tacit.split.protect.gradient",
         gradient.names(),
     )
     of_embeddings = plugins(
@@ -83,11 +83,11 @@ def protections() -> str:
         "`simulate(protect_embedding=[...])`, or `[protect] embedding = [...]` in party.toml. Make one with\n"
         "`tacit.embedding_protection(NAME, **options)`, or with the function of its name in `tacit`. One that changes\n"
         "the embedding does so in training, evaluation and serving; one that adds a loss acts in training.",
-        "tacit.protect.embedding",
+        "tacit.split.protect.embedding",
         embedding.names(),
     )
-    parts = [of_gradients, details("tacit.protect.gradient", gradient.names())]
-    parts += [of_embeddings, details("tacit.protect.embedding", embedding.names())]
+    parts = [of_gradients, details("tacit.split.protect.gradient", gradient.names())]
+    parts += [of_embeddings, details("tacit.split.protect.embedding", embedding.names())]
     return "\n\n".join([f"{HEAD}# Protections", *parts]) + "\n"
 
 
@@ -108,9 +108,12 @@ def all_attacks() -> str:
         "tacit.audit.input_attacks",
         input_attacks.names(),
     )
+    labels, inputs = attacks.shipped()
     whole = (
+        f"{labels + inputs} attacks come with Tacit: {labels} on labels and {inputs} on inputs, a file each.\n"
         "`python -m pydoc tacit.audit.attacks.NAME` has the whole of each (of attacks on inputs\n"
-        "`tacit.audit.input_attacks.NAME`): why it works, what its options do, and where it comes from."
+        "`tacit.audit.input_attacks.NAME`): why it works, what its options do, and where it comes from, cited as in\n"
+        "the [bibliography](ref-papers.md#bibliography)."
     )
     return "\n\n".join([f"{HEAD}# Attacks", whole, on_labels, on_inputs]) + "\n"
 
@@ -149,8 +152,9 @@ Most loaders share these arguments:
   (`adult`, `credit`, `flights`, `isic`) draw that many rows at random, by a hash of id (or picture) and seed.
   Data sets that are streamed (`criteo`, `avazu`, your own files) take the *first* rows of the file and never read the
   rest; `fashion` takes the first of each of its files. A sorted file gives its beginning alone: the first million rows
-  of Avazu all belong to its first day. The loaders of `criteo` and `avazu` have `sample`, which draws from the whole
-  file.
+  of Avazu all belong to its first day.
+- `sample` (`--sample`) takes a share of the rows, drawn at random: 0.1 is what the papers take of Criteo. With `rows`
+  it draws from the rows that this takes. `fashion` and made-up data have none.
 - `seed` draws the test rows, and whatever else is drawn; `test_share`, where a loader has it, is the share of rows for
   testing.
 - `bad` says what becomes of [rows that can't be read](#bad-rows).
@@ -160,7 +164,7 @@ Most loaders share these arguments:
 Data sets *by day* know the day of each row and are sorted by it, so that a model can be [trained on a stream of
 days](howto-run-by-day.md#first-in-the-lab)."""
 
-_SHARED = ("rows", "seed", "test_share", "bad", "cache", "progress")
+_SHARED = ("rows", "sample", "seed", "test_share", "bad", "cache", "progress")
 """Arguments that mean the same for every loader; the page explains them once."""
 
 _WHERE = ("folder", "path")
@@ -175,12 +179,12 @@ rows out instead; `Data.skipped` counts them.
 
 ## What is kept
 
-Large tables (`criteo`, `avazu`, your own files) are read in chunks, so that memory does not grow with the rows. Two
-things are kept, beside the file in a folder that ends with `.tacit`, or in the folder `cache`: the readable rows as
-Parquet, and the encoded rows as files that training maps into memory. Pictures are decoded once into such a folder.
-Loading that was interrupted begins anew. Another choice of `rows`, `seed` or scaling starts from the Parquet
-files. A file that has changed is read again. Everything in the folder may be deleted. It holds the data in the
-clear."""
+Large tables (`criteo`, `avazu`, your own files) are streams: their rows are scanned, cast and written to a Parquet
+file, and from there encoded column by column, so that no more than a column and its vocabulary is in memory. What is
+kept, beside the file in a folder that ends with `.tacit`, or in the folder `cache`, are the encoded rows, as arrays
+that training maps into memory. Pictures are decoded once into such a folder. Loading that was interrupted begins anew,
+and so does another choice of rows, seed or scaling, and a file that has changed. Everything in the folder may be
+deleted. It holds the data in the clear."""
 
 _OWN_FILES = """\
 ## Your own files
@@ -189,7 +193,11 @@ _OWN_FILES = """\
 description of which column belongs to whom, as in [this one](howto-choose-a-strength.md#your-own-table). The path is
 relative to the description. If each party has a file of its own, join them first. Missing values are empty cells (nulls
 in Parquet); they are an error only in the label or the day. A line break within quotes is not understood. All mistakes
-in a description are reported at once."""
+in a description are reported at once.
+
+In Python, `tacit.lab.data.rows.Data.from_frames("visits", features, labels, own=own)` takes frames of polars, whatever
+file you read them from, and `tacit.lab.sweep(data)` trains on them. There text and truth values are categories, and
+numbers are numbers."""
 
 
 def data_sets() -> str:
@@ -259,15 +267,15 @@ _REPORT = """\
 `tacit audit` and the end of a training write two files: `report.html`, a page to read, print and sign, and
 `report.json`, which holds the same for programs. [How to read a report](howto-read-a-report.md) goes through the page;
 this reference lists the fields of the JSON file, part by part: a type with a capital letter is a part of that
-name. Its schema is [report-schema.json](report-schema.json). `tacit.views.report.rendering.read` reads the file, and
-`write` makes both files from a `tacit.views.report.document.Report`.
+name. Its schema is [report-schema.json](report-schema.json). `tacit.report.rendering.read` reads the file, and
+`write` makes both files from a `tacit.report.document.Report`.
 
 The page names the SHA-256 digest of the `report.json` that it shows, so that a signature is about that file. Figures
 that are missing, or were not finite, are null. A leak with a `baseline` is held against a limit by what lies above the
 baseline: the value, less the baseline, plus the figure of an attacker who learns nothing (0.5 for an AUC, 0 for a
 share).
 
-After a training in one exchange, `exchange` is filled: with the `certificate` of a label party or the `release` of a
+After a training in one exchange, `exchange` is filled: with the `label_bound` of a label party or the `release` of a
 feature party, and for every figure whether it is a bound, a measurement or private. `leaks`, `moments`, `decisions`
 and `curves` belong to split training, and are empty there."""
 
@@ -284,11 +292,18 @@ def report() -> str:
     return "\n\n".join([f"{HEAD}# Reports", _REPORT, grid(("field", "type", "what it is"), lines)]) + "\n"
 
 
+def papers() -> dict[str, str]:
+    """The papers stand beside the package, in the checkout."""
+    sys.path.append(str(DOCS.parent))
+    return importlib.import_module("papers.page").tables()
+
+
 def pages() -> dict[str, str]:
     return {
         "ref-api.md": api(),
         "ref-cli.md": command_line(),
         "ref-data-sets.md": data_sets(),
+        "ref-papers.md": filled((DOCS / "ref-papers.md").read_text(), papers()),
         "ref-party-toml.md": settings(),
         "ref-protocol.md": filled((DOCS / "ref-protocol.md").read_text(), protocol_tables()),
         "ref-report.md": report(),

@@ -13,7 +13,7 @@ from tacit.audit.attacks.residual import log_residual
 from tacit.audit.run import Finding
 from tacit.audit.standard import ACCUMULATED
 from tacit.contracts import Attack, View
-from tacit.wire.record import Transcript
+from tacit.split.record import Transcript
 
 BINS = 48
 _MEANS = (("cosine", "mean"), ("direct_label", "mean"))  # on visits, beside what sweeps try

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tacit.views.report.svg import el, ticks
+from tacit.report.svg import el, ticks
 
 WIDTH = 760
 

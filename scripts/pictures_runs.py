@@ -15,10 +15,10 @@ from tacit import iso, marvell, matched, max_norm, none, randomized_response, si
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.contracts import Event, Noise, Protected, Protection, noise_source
-from tacit.cut.simulate import Simulation
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.models import adam, wide_deep
-from tacit.wire.record import Recorder
+from tacit.split.models import adam, wide_deep
+from tacit.split.record import Recorder
+from tacit.split.simulate import Simulation
 
 CUT = 128  # numbers of an embedding: the last layer of the demo's bottom
 LIMIT = 0.6  # the leak AUC that protections are set to where they take one

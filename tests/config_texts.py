@@ -1,10 +1,6 @@
-"""A contract and party files to edit."""
+"""A contract and party files to edit, with most keys there are."""
 
 from __future__ import annotations
-
-from tacit.config import (
-    party_template,
-)
 
 CONTRACT = """
 run = "flights"
@@ -20,8 +16,96 @@ gradient = { name = "matched", leak_auc = 0.6 }
 [share]
 metrics = ["test_auc"]
 """
-LABEL = party_template("label", "airline")
-FEATURES = party_template("features", "airport").replace("numeric = []", 'numeric = ["temp"]')
+LABEL = """name = "airline"
+role = "label"
+limit = 0.6
+on_limit = "pause"
+[network]
+listen = "0.0.0.0:7443"
+[data]
+path = "data.parquet"
+ids = ["id"]
+label = "label"
+categorical = []
+numeric = []
+flagged = []
+[model]
+name = "wide_deep"
+layers = 3
+sparse = false
+[training]
+optimizer = "adam"
+learning_rate = 0.002
+threads = 0
+device = "auto"
+checkpoint_every = 200
+[protect]
+gradient = { name = "matched", leak_auc = 0.6, visits = "epochs" }
+[head]
+kind = "trees"
+[align]
+runs_a_month = 10
+allow_edits = false
+[record]
+last = 24
+follow = 8192
+[live]
+every = 128
+fitted = 5000
+[serve]
+deadline_ms = 500
+fallback = true
+batch_ms = 2.0
+cache_seconds = 60
+cache_rows = 100_000
+rows_a_request = 1000
+waiting_rows = 10_000
+request_bytes = 1_048_576
+"""
+FEATURES = """name = "airport"
+role = "features"
+on_limit = "pause"
+[network]
+connect = "localhost:7443"
+[data]
+path = "data.parquet"
+ids = ["id"]
+categorical = []
+numeric = ["temp"]
+flagged = []
+[model]
+name = "wide_deep"
+layers = 3
+embedding = 4
+sparse = false
+[training]
+optimizer = "adam"
+learning_rate = 0.0005
+threads = 0
+device = "auto"
+checkpoint_every = 200
+[protect]
+embedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]
+[learn]
+learner = "trees"
+pretrain = true
+withheld = []
+known = 0.5
+[align]
+runs_a_month = 10
+allow_edits = false
+keyed_rows_a_month = 10_000_000
+[record]
+last = 24
+follow = 8192
+[live]
+every = 128
+fitted = 5000
+[serve]
+rows_a_minute = 60_000
+different_rows = 1_000_000
+refresh_seconds = 300
+"""
 
 
 def edited(text: str, old: str, new: str) -> str:
@@ -30,7 +114,7 @@ def edited(text: str, old: str, new: str) -> str:
 
 
 def with_limits(text: str, lines: str) -> str:
-    """A template with these lines in the place of all that it says about limits, records and looks."""
+    """A file with these lines in the place of all that it says about limits, records and looks."""
     kept, skipped = [], False
     for line in text.splitlines():
         if line.startswith("["):

@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError
-from tacit.wire.codec import Assembler, Limit, frames
+from tacit.wire.codec import Assembler, Limit, encode
 
 ROOM = 64
 SECONDS = 30.0  # for which nobody may take anything
@@ -89,7 +89,7 @@ class MemoryLink(CopyLink):
 
     def send(self, message: Message) -> None:
         with self._one_message:
-            for frame in frames(message):
+            for frame in encode(message):
                 self.outgoing.put(bytes(frame))
 
     def recv(self, timeout: float | None = None) -> Message | None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from tacit.models.layers import Layered, glorot_linear, one_or_many, relu_layers, shaped
+from tacit.split.models.layers import Layered, glorot_linear, one_or_many, relu_layers, shaped
 
 
 class MlpBottom(Layered):

@@ -112,7 +112,7 @@ def test_ids_let_all_visits_be_added_up(files, tmp_path):
 
 @pytest.mark.parametrize(("name", "least", "most"), [("z.npz", 0.95, 1.0), ("deaf.npz", 0.0, 0.1)])
 def test_the_other_side_reads_features_in_embeddings(files, tmp_path, monkeypatch, name, least, most):
-    monkeypatch.setattr("tacit.company.audit._DECODERS", ("linear_decoder",))  # networks take long and find no more
+    monkeypatch.setattr("tacit.split.audit._DECODERS", ("linear_decoder",))  # networks take long and find no more
     done = run(
         "--side", "label", "--messages", files / name, "--batch-size", BATCH, "--limit", 0.3, "--out", tmp_path,
         "--json",

@@ -9,6 +9,7 @@ import typer
 
 from tacit.cli import main
 from tacit.cli._ending import end_with, interruptible
+from tacit.company.folder import create
 from tacit.errors import LimitError, LinkError, RefusedError, UsageError
 
 
@@ -88,17 +89,16 @@ def test_an_interruption_is_one_line(told, monkeypatch, tmp_path):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tacit.views.status.read", stop)
+    monkeypatch.setattr("tacit.report.status.read", stop)
     assert told("status", "--folder", tmp_path) == (
         130, "", "tacit: interrupted; give the same command again to start over\n",
     )  # fmt: skip
-    monkeypatch.setattr("tacit.company.train.train", stop)
-    code, _, said = told("train", "--folder", tmp_path)
-    assert code == 130
-    assert (
-        said
-        == f"tacit: interrupted; what was answered is in {tmp_path / 'runs'}: the same command goes on where it was\n"
-    )
+    monkeypatch.setattr("tacit.split.train.train", stop)
+    monkeypatch.setattr("tacit.company.agreed.check_agreed", lambda _: None)
+    party = create(tmp_path / "airline", role="label").path
+    code, _, said = told("train", "--folder", party)
+    assert code == 130, said
+    assert said == f"tacit: interrupted; what was answered is in {party / 'runs'}: the same command resumes\n"
 
 
 def test_what_is_kept_is_said_when_it_is_interrupted():

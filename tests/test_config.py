@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from operator import attrgetter
 
 import pytest
 from pydantic import ValidationError
 
-from tacit.config import (
-    Contract,
-    OneShotContract,
-    Party,
-    contract_template,
-    party_template,
-)
+from tacit.config import FEATURE_LIMIT, Contract, Data, OneShotContract, Party, contract_template, party_template
+from tacit.config.contract import Cut
 from tacit.errors import UsageError
 from tests.config_texts import CONTRACT, FEATURES, LABEL, edited, with_limits
 
@@ -38,18 +33,35 @@ def test_objects_are_frozen():
         Contract.read(CONTRACT).epochs = 4
 
 
+DATA = {
+    "label": Data(
+        path="../k.csv", ids=["Kunde Nr"], label="gekauft", categorical=["Büro"], numeric=['"x" in €'], dates=["seit"],
+        times=["um"],
+    ),
+    "features": Data(path="b.parquet", ids=["a", "b"], times=["last visit"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["one_shot", "split"])
 @pytest.mark.parametrize("role", ["label", "features"])
-def test_a_template_is_valid_once_a_feature_party_names_a_column(role):
-    text = party_template(role, "some-party")
-    if role == "features":
-        with pytest.raises(UsageError, match="there is no feature"):
-            Party.read(text)
-        text = edited(text, "numeric = []", 'numeric = ["temp"]')
+def test_what_init_writes_is_short_and_valid_and_about_one_way_to_train(role, mode):
+    out = {"Land": "is 'DE' in every row"}
+    text = party_template(role, "some-party", mode=mode, address="bank.example.com:7443", data=DATA[role], left_out=out)
+    assert len(text.splitlines()) <= 20
+    assert max(map(len, text.splitlines())) <= 120
     party = Party.read(text)
-    assert (party.role, party.name) == (role, "some-party")
-    assert (party.protect.gradient is None) == (role == "features")
-    assert (party.protect.embedding is None) == (role == "label")
-    assert party.address.endswith(":7443")
+    assert (party.role, party.name, party.address) == (role, "some-party", "bank.example.com:7443")
+    assert party.data == DATA[role]
+    assert party.limit == (0.6 if role == "label" else FEATURE_LIMIT)
+    assert (party.odds == 3.0) == ((role, mode) == ("label", "one_shot"))
+    assert (party.split_problem() is None) == (mode == "split")
+    assert "# not used: \"Land\" is 'DE' in every row" in text
+
+
+def test_without_a_table_it_is_to_be_filled_in():
+    assert Party.read(party_template("label", "some-party")).data.path == "data.parquet"
+    with pytest.raises(UsageError, match="there is no feature: name columns"):
+        Party.read(party_template("features", "some-party"))
 
 
 def test_the_contract_template_is_valid_for_several_parties():
@@ -57,17 +69,48 @@ def test_the_contract_template_is_valid_for_several_parties():
     contract = Contract.read(text)
     assert (contract.label_party, contract.feature_parties) == ("bank", ("airport", "shop"))
     assert set(contract.cut.widths) == {"airport", "shop"}
+    assert Contract.read(contract_template(rows=3200, label={"loss": "softmax", "class_names": ["a", "b"]})) == (
+        contract.model_copy(
+            update={
+                "run": "run-1", "label_party": "airline", "feature_parties": ("airport",), "loss": "softmax",
+                "cut": Cut(widths={"airport": 128}), "batch_size": 200, "class_names": ("a", "b"),
+            }
+        )
+    )  # fmt: skip
 
 
-def test_templates_mention_every_key_with_a_comment():
-    """A field that is added without a line in the template would never be found by a user."""
-    templates = {Contract: contract_template(), OneShotContract: contract_template(mode="one_shot")}
-    for model, text in {**templates, Party: LABEL + FEATURES}.items():
-        for name, field in model.model_fields.items():
-            tables = [kind for kind in (field.annotation, *get_args(field.annotation)) if hasattr(kind, "model_fields")]
-            for inner in [inner for table in tables for inner in table.model_fields]:
-                assert f"{inner} = " in text, f"[{name}] {inner}"
-            assert tables or f"{name} = " in text, name
+@pytest.mark.parametrize(
+    ("label", "found"),
+    [
+        ({"positive": "ja", "rare": "positive"}, {"positive": "ja", "exchange.rare": "positive"}),
+        ({"classes": 3, "class_names": ["a", "b", "c"]}, {"class_names": ("a", "b", "c"), "exchange.classes": 3}),
+        ({"target": "number", "low": 0.0, "high": 200.0}, {"exchange.low": 0.0, "exchange.high": 200.0}),
+    ],
+)
+def test_what_is_known_of_labels_is_in_the_contract(label, found):
+    contract = OneShotContract.read(contract_template(mode="one_shot", label=label))
+    for key, value in found.items():
+        assert attrgetter(key)(contract) == value
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ({"positive": "a", "class_names": ["a", "b"]}, "positive: does not go with class_names"),
+        ({"positive": "a", "classes": 3}, "positive: is for two classes"),
+        ({"class_names": ["a", "b", "c"]}, r"class_names: has 3 names, and \[exchange\] classes = 2: make them agree"),
+        ({"class_names": ["a", "b"], "target": "number", "low": 0, "high": 1}, "has 2 names, and labels are numbers"),
+        ({"class_names": ["a", "a"]}, "'a' stands there twice"),
+    ],
+)
+def test_what_is_said_of_labels_fits_together(label, words):
+    with pytest.raises(UsageError, match=words):
+        OneShotContract.read(contract_template(mode="one_shot", label=label))
+
+
+def test_one_positive_class_is_for_a_binary_loss():
+    with pytest.raises(UsageError, match='positive: is for two classes: remove it, or write loss = "binary"'):
+        Contract.read(contract_template(label={"positive": "a", "loss": "softmax"}))
 
 
 def test_columns_of_a_party_come_once_each_with_the_label():
@@ -117,7 +160,7 @@ def test_the_digest_sees_every_other_change():
 
 def test_the_digest_is_known():
     """It is compared between machines and versions: a change of this value is a change of the protocol."""
-    assert Contract.read(CONTRACT).digest == "0661a9b11f87a5e8f5b87e61f0cd600ff18af3177a73cc35db03a1c3910a51b3"
+    assert Contract.read(CONTRACT).digest == "77906ceb2dcd1f85f2f6a9403c9d17116f26df409cc367a68df1d9122b50fa88"
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------

@@ -4,12 +4,13 @@ import inspect
 
 import pytest
 
-from tacit.config import Contract, Embedding, Party, contract_template, meets, party_template
+from tacit.config import Contract, Embedding, Party, contract_template, meets
 from tacit.errors import UsageError
-from tacit.protect import embedding
-from tacit.protect.embedding import embedding_protection
+from tacit.split.protect import embedding
+from tacit.split.protect.embedding import embedding_protection
+from tests.config_texts import FEATURES
 
-TEMPLATE = party_template("features", "airport").replace("numeric = []", 'numeric = ["temp"]')
+TEMPLATE = FEATURES
 DEFAULT = next(line for line in TEMPLATE.splitlines() if line.startswith("embedding = ["))
 
 

@@ -18,7 +18,7 @@ from tacit.config import (
     read_contract,
 )
 from tacit.errors import UsageError
-from tacit.protect.gradient import facts, protection
+from tacit.split.protect.gradient import facts, protection
 from tests.config_texts import CONTRACT, FEATURES, LABEL, edited, with_limits
 
 
@@ -34,7 +34,7 @@ mode = "one_shot"
 run = "flights"
 label_party = "airline"
 feature_parties = ["airport"]
-exchange.width = 8
+exchange.bits = 3
 """
 
 
@@ -42,9 +42,9 @@ def test_a_contract_says_which_way_to_train():
     assert isinstance(read_contract(CONTRACT), Contract)
     one_shot = read_contract(ONE_SHOT)
     assert isinstance(one_shot, OneShotContract)
-    assert (one_shot.exchange.width, one_shot.test_share) == (8, 0.2)
+    assert (one_shot.exchange.bits, one_shot.test_share) == (3, 0.2)
     assert one_shot.train_count(11) == 9
-    assert one_shot.digest != read_contract(edited(ONE_SHOT, "width = 8", "width = 7")).digest
+    assert one_shot.digest != read_contract(edited(ONE_SHOT, "bits = 3", "bits = 2")).digest
     named = Contract.read('mode = "split"' + CONTRACT)
     assert named.digest == Contract.read(CONTRACT).digest, "a contract from before there were two ways"
     with pytest.raises(UsageError, match="mode"):
@@ -54,18 +54,21 @@ def test_a_contract_says_which_way_to_train():
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("width = 0", "width"),
-        ("width = 129", "width"),
-        ('width = 8\nexchange.target = "number"', "low and high"),
-        ("width = 8\nexchange.low = 0.0", "target"),
-        ('width = 8\nexchange.classes = 3\nexchange.rare = "positive"', "two classes"),
-        ("width = 8\nexchange.classes = 1", "classes"),
-        ("width = 8\nepochs = 3", "epochs"),
+        ("bits = 0", "bits"),
+        ("bits = 6", "bits"),
+        ("bits = 3\nexchange.numbers = 129", "numbers"),
+        ("bits = 5\nexchange.smallest = 0.04", "smallest"),
+        ('bits = 3\nexchange.labels = "some"', "labels"),
+        ('bits = 3\nexchange.target = "number"', "low and high"),
+        ("bits = 3\nexchange.low = 0.0", "target"),
+        ('bits = 3\nexchange.classes = 3\nexchange.rare = "positive"', "two classes"),
+        ("bits = 3\nexchange.classes = 1", "classes"),
+        ("bits = 3\nepochs = 3", "epochs"),
     ],
 )
 def test_what_an_exchange_can_not_be(line, told):
     with pytest.raises(UsageError, match=told):
-        read_contract(edited(ONE_SHOT, "width = 8", line))
+        read_contract(edited(ONE_SHOT, "bits = 3", line))
 
 
 @pytest.mark.parametrize("odds", ["1.0", "0.5", "20.5"])
@@ -168,8 +171,9 @@ def test_options_are_what_the_protection_takes(name):
         ("x = " + "{a=" * 5000 + "1" + "}" * 5000, "is nested too deeply"),
         ("epochs" + ".a" * 5000 + " = 1\nname" + ".a" * 5000 + " = 1", "is nested too deeply"),
         ("epochs = " + "9" * 5000, "is not valid TOML: .*digits"),
+        ("test_share = 0,2", r"is not valid TOML: .*: write 0\.2 with a point"),
     ],
-    ids=["lists", "lists that do not end", "inline tables", "dotted keys", "a long number"],
+    ids=["lists", "lists that do not end", "inline tables", "dotted keys", "a long number", "a decimal comma"],
 )
 def test_what_no_parser_can_hold_is_one_clear_error(file, text, words):
     with pytest.raises(UsageError, match=f"{file.FILE} {words}"):

@@ -9,13 +9,13 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from tacit.audit.run import attack_all, worst
-from tacit.cut.simulate import simulate
 from tacit.lab.data import flights
-from tacit.models import adam, wide_deep
-from tacit.protect.gradient.marvell import marvell
-from tacit.protect.gradient.matched import matched
-from tacit.protect.gradient.none import none
-from tacit.wire.record import Recorder
+from tacit.split.models import adam, wide_deep
+from tacit.split.protect.gradient.marvell import marvell
+from tacit.split.protect.gradient.matched import matched
+from tacit.split.protect.gradient.none import none
+from tacit.split.record import Recorder
+from tacit.split.simulate import simulate
 
 ATTACKS = ["norm", "cosine", "residual", "likelihood"]
 PROTECTIONS = {"none": none(), "marvell": marvell(scale=4.0), "matched": matched(leak_auc=0.6)}

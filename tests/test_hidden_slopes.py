@@ -13,10 +13,10 @@ from torch import nn
 from tacit.audit.attacks.accumulated import accumulated
 from tacit.audit.metrics.leak_auc import delong
 from tacit.audit.run import attack_all
-from tacit.cut.simulate import simulate
-from tacit.protect.facts import bound_for
-from tacit.protect.gradient import protection
-from tacit.wire.record import Recorder
+from tacit.split.protect.facts import bound_for
+from tacit.split.protect.gradient import protection
+from tacit.split.record import Recorder
+from tacit.split.simulate import simulate
 
 ROWS, CUT, EPOCHS, PROMISE = 6144, 32, 3, 0.6
 MATCHED = {"name": "matched", "leak_auc": PROMISE, "visits": EPOCHS}

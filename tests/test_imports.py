@@ -6,63 +6,47 @@ from pathlib import Path
 import tacit
 
 ROOT = Path(tacit.__file__).parent
-COMPOSERS = {"cli", "lab", "views", "__init__", "__main__"}
+COMPOSERS = {"cli", "lab", "__init__", "__main__"}
 # What each part may import of ours besides itself. Composers may import anything.
+EVERYTHING_BELOW = {
+    "_version",
+    "align",
+    "arguments",
+    "audit",
+    "config",
+    "contracts",
+    "disk",
+    "errors",
+    "labels",
+    "listening",
+    "made_once",
+    "plugins",
+    "progress",
+    "report",
+    "same_bits",
+    "wire",
+}
 ALLOWED = {
     "_version": set(),
     "contracts": set(),
     "errors": set(),
-    "disk": {"errors"},
-    "config": {"errors", "protect"},
+    "arguments": {"errors"},
+    "progress": set(),
+    "made_once": {"disk", "errors"},
+    "same_bits": set(),
     "plugins": {"errors"},
-    "dependence": {"contracts", "errors"},  # mathematics that a protection and a metric share
-    "align": {"disk", "contracts", "errors", "wire"},
-    "models": {"contracts", "errors"},
-    "protect": {"contracts", "errors", "dependence", "plugins", "wire"},  # wire: in check.py alone
-    "wire": {"disk", "contracts", "errors"},
-    "audit": {"contracts", "errors", "dependence", "plugins"},
-    "cut": {"disk", "contracts", "errors", "align", "wire"},
-    "one_shot": {
-        "_version",
-        "align",
-        "audit",
-        "config",
-        "contracts",
-        "dependence",
-        "disk",
-        "errors",
-        "models",
-        "protect",
-        "wire",
-    },
-    "company": {
-        "_version",
-        "align",
-        "audit",
-        "config",
-        "contracts",
-        "cut",
-        "disk",
-        "errors",
-        "models",
-        "one_shot",
-        "plugins",
-        "protect",
-        "views",  # it writes its report, and its doctor reads what runs say of themselves
-        "wire",
-    },
-    "serve": {  # above a company: it uses what its runs leave
-        "align",
-        "company",
-        "config",
-        "contracts",
-        "cut",
-        "disk",
-        "errors",
-        "one_shot",
-        "protect",
-        "wire",
-    },
+    "disk": {"errors"},
+    "listening": {"errors"},
+    "config": {"errors", "plugins"},
+    "wire": {"contracts", "disk", "errors"},
+    "align": {"contracts", "disk", "errors", "progress", "wire"},
+    "audit": {"arguments", "contracts", "errors", "plugins", "progress"},
+    "labels": {"align", "audit", "config", "disk", "errors"},
+    "report": {"disk", "errors", "listening", "progress"},
+    "company": EVERYTHING_BELOW,
+    "serve": EVERYTHING_BELOW | {"company"},
+    "split": EVERYTHING_BELOW | {"company", "serve"},
+    "exchange": EVERYTHING_BELOW | {"company", "serve"},
 }
 
 
@@ -111,15 +95,17 @@ def test_every_part_imports_only_what_it_may():
     assert not wrong, wrong
 
 
-def test_no_protection_imports_the_wire_but_the_check_of_those_that_others_write():
-    """It stores a state as a party does; what protects a gradient knows nothing of how that travels."""
-    found = [path.name for path in (ROOT / "protect").rglob("*.py") if "wire" in imported_parts(path)]
-    assert found == ["check.py"]
+def test_protections_know_nothing_of_how_their_messages_travel_but_the_check_of_those_that_others_write():
+    """It stores a state as a party does."""
+    folder = ROOT / "split" / "protect"
+    ours = {path: [name[2] for name in imported(path) if name[1:2] == ["split"]] for path in folder.rglob("*.py")}
+    assert [path.name for path, names in ours.items() if set(names) - {"protect"}] == ["check.py"]
+    assert not [path.name for path in ours if "wire" in imported_parts(path)]
 
 
 def test_the_check_sees_a_forbidden_import(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("from tacit.audit.metrics import leak_auc\nimport tacit.wire.memory\n")
     assert imported_parts(bad) == {"audit", "wire"}
-    bad.write_text("from tacit.wire._frames import read\nfrom tacit.cut._tensors import finite\n")
-    assert private_imports(bad, "cut") == ["tacit.wire._frames.read"]
+    bad.write_text("from tacit.align._columns import Coding\nfrom tacit.split._frames import read\n")
+    assert private_imports(bad, "split") == ["tacit.align._columns.Coding"]

@@ -19,6 +19,7 @@ import pytest
 
 from tacit.cli import main
 from tacit.company import meeting
+from tacit.company.agreed import agree
 from tacit.company.folder import Folder
 from tacit.errors import RefusedError
 from tacit.wire import certificates
@@ -68,7 +69,10 @@ def _place(tmp_path, monkeypatch):
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
     table = pl.DataFrame(TABLE)
-    two_companies(tmp_path, (table, table), port=port, protect='protect.gradient.name = "none"\nbudget = 1')
+    for folder in two_companies(
+        tmp_path, (table, table), port=port, protect='protect.gradient.name = "none"\nbudget = 1'
+    ):
+        agree(folder)
     return Place(tmp_path, port)
 
 
@@ -185,7 +189,7 @@ MISTAKES = {
         lambda place: place.edit("party.toml", '"y"', '"late"') or place.aligned() or f"train {place.airline}",
         ["has no column 'late'", "correct the names"],
     ),
-    "three labels": (labels([one % 3 for one in IDS]), ["row 2 has the label 2 in the column 'y'", "0 or 1"]),
+    "three labels": (labels([one % 3 for one in IDS]), ["row 2 (counted from 0, id '2') has the label 2", "0 or 1"]),
     "nothing aligned": (said("train {place.airline}"), ["nothing is aligned for the run 'small'", "tacit align"]),
     # what is not there yet
     "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "one exchange"]),
@@ -234,7 +238,7 @@ MISTAKES = {
     "verb misspelt": (said("trian"), ["no such command 'trian'", "Did you mean 'train'", "tacit --help"]),
     "option misspelt": (said("train --foldr x"), ["no option --foldr", "did you mean --folder?", "tacit train --help"]),
     "too few rows": (said("demo --rows 5"), ["--rows", "4096"]),
-    "a word for a number": (said("demo --epochs many"), ["--epochs", "integer"]),
+    "a word for a number": (said("demo --seed many"), ["--seed", "integer"]),
 }  # fmt: skip
 
 
@@ -296,7 +300,7 @@ def test_another_certificate_is_pinned(place, tacit):
     with meeting.server(airline, airline.contract, meeting.alignment_limits()):
         code, told = tacit(f"align {place.airport} --quiet")
     assert code == 3
-    assert "shows another one: ask airline which is right, on the phone" in told
+    assert "shows another one: ask airline which is right, by phone" in told
     assert told.count("\n") == 1
 
 

@@ -16,7 +16,7 @@ import pytest
 import tacit
 
 ROOT = Path(__file__).parent.parent
-ADDED = {"steady": ("protect", "gradient"), "peak": ("audit", "attacks")}
+ADDED = {"steady": ("split", "protect", "gradient"), "peak": ("audit", "attacks")}
 
 LOOK = """
 import json, sys
@@ -34,8 +34,8 @@ from tacit.errors import UsageError
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.sweeping.settings import grid
 from tacit.lab.sweeping.judging import wanted
-from tacit.protect import gradient
-from tacit.protect.gradient import protection
+from tacit.split.protect import gradient
+from tacit.split.protect.gradient import protection
 
 def contract(strength):
     text = contract_template().replace('"matched", leak_auc = 0.6, visits = "epochs"', f'"steady", {strength}')
@@ -75,7 +75,7 @@ print(json.dumps({
     "looks": sorted(live.look_at_gradient(clean[0], clean[0], labels[:64], embedding[0], seed=0)),
     "audited": audited,
     "report": json.load(open("audit/report.json"))["leaks"],
-    "protections page": make_docs.plugins("", "", "tacit.protect.gradient", gradient.names()),
+    "protections page": make_docs.plugins("", "", "tacit.split.protect.gradient", gradient.names()),
     "attacks page": make_docs.plugins("", "", "tacit.audit.attacks", attacks.names()),
     "settings page": docs_settings.settings(),
 }))

@@ -11,7 +11,7 @@ import tacit
 
 def test_names_are_sorted_and_complete():
     assert tacit.__all__ == sorted(tacit.__all__)
-    assert set(tacit._HOME) | {"__version__", "one_shot"} == set(tacit.__all__)
+    assert set(tacit._HOME) | {"__version__"} == set(tacit.__all__)
     assert set(tacit.__all__) <= set(dir(tacit))
 
 
@@ -23,17 +23,16 @@ def test_every_name_is_there_and_documented(name):
 
 def test_protections_are_functions_and_modules():
     assert callable(tacit.marvell)
-    assert inspect.ismodule(tacit.protect.gradient.marvell)
-    assert tacit.protect.gradient.marvell.solve(1.0, 2.0, 8, 1.0, 0.5, power=1.0).power == pytest.approx(1.0)
+    assert inspect.ismodule(tacit.split.protect.gradient.marvell)
+    assert tacit.split.protect.gradient.marvell.solve(1.0, 2.0, 8, 1.0, 0.5, power=1.0).power == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("first", ["tacit.one_shot.flips", "tacit"])
-def test_one_shot_is_a_function_and_a_package(first):
+def test_what_names_say_costs_no_torch_before_it_is_used():
     code = (
-        f"import sys, {first}, tacit; assert 'torch' not in sys.modules; assert callable(tacit.one_shot)\n"
-        "import tacit.one_shot.flips; assert tacit.one_shot.flips.flips(0.6).auc == tacit.flips(0.6).auc\n"
+        "import sys, tacit; assert 'torch' not in sys.modules\n"
+        "import tacit.labels.flips; assert tacit.labels.flips.flips(0.6).auc == tacit.flips(0.6).auc\n"
         "from tacit.errors import UsageError\n"
-        "try: tacit.one_shot(features=[[1.0]], labels=[0], width=0)\n"
+        "try: tacit.one_shot(features=[[1.0]], labels=[0], bits=0)\n"
         "except UsageError: sys.exit(0)\n"
         "sys.exit(1)"
     )
@@ -44,7 +43,7 @@ def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="marvel"):
         _ = tacit.marvel
     with pytest.raises(AttributeError, match="marvel"):
-        _ = tacit.protect.gradient.marvel
+        _ = tacit.split.protect.gradient.marvel
 
 
 def test_importing_the_package_does_not_import_torch():

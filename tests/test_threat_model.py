@@ -10,7 +10,7 @@ from torch import nn
 import tacit
 from tacit.align.batches import digest
 from tacit.contracts import Message
-from tacit.cut.simulate import pair
+from tacit.split.simulate import pair
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "explain-threat-model.md").read_text()

@@ -12,6 +12,6 @@ PAGE = ROOT.parents[1] / "CONTRIBUTING.md"
 def test_every_file_of_the_walk_is_there():
     walk = PAGE.read_text().partition("## Read this first")[2].partition("\n## ")[0]
     named = {name for name in re.findall(r"`([\w/]+(?:\.py|/))`", walk) if not name.endswith("NAME.py")}
-    assert {"company/label_run.py", "company/feature_run.py", "company/one_shot_label.py"} <= named
+    assert {"split/label_run.py", "split/feature_run.py", "exchange/label_party.py"} <= named
     missing = [name for name in named if not (ROOT / name).exists() and not (PAGE.parent / name).exists()]
     assert not missing, missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,10 @@ from papers.embedding.records import Reading, Records
 from papers.embedding.settings import FIGURES, Point, chosen, points
 from papers.embedding.training import train
 from tacit.errors import UsageError
+from tacit.progress import Progress
 
 __all__ = ["DATA", "FIGURES", "Lab", "run"]
 
-Progress = Callable[[str, int, int], None]
 
 _TRAINING, _JUDGING = 60, 40  # parts of a setting's time, for the bar alone
 
@@ -42,6 +42,7 @@ class Lab:
         drawn: the picture of each figure, by its name; empty without matplotlib.
         numbers: the CSV of all settings.
         summary: the page that says it in words.
+        noise: figure 2's record, where it was asked for.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Lab:
     drawn: Mapping[str, Path]
     numbers: Path
     summary: Path
+    noise: Mapping[str, Any] | None = None
 
 
 def run(  # each setting of a whole study by name
@@ -129,7 +131,7 @@ def _written(
     summary.write(page, title=asked.title, settings=settings, found=found, figures=figures, drawn=drawn)
     with numbers.open("w", newline="") as file:
         csv.writer(file).writerows([summary.HEAD, *summary.table(found)])
-    return Lab(asked.title, settings, found, drawn, numbers, page)
+    return Lab(asked.title, settings, found, drawn, numbers, page, noise)
 
 
 def _noise(records: Records, asked: Problem, seed: int) -> Mapping[str, Any]:

@@ -8,8 +8,8 @@ import torch
 from scipy.special import stdtrit
 from torch import Tensor
 
+from tacit.audit.dependence import distance_correlation as correlation
 from tacit.contracts import Estimate, Noise, noise_source
-from tacit.dependence import distance_correlation as correlation
 from tacit.errors import TensorError, UsageError
 
 

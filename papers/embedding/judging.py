@@ -25,6 +25,7 @@ from tacit.audit.metrics.reconstruction import reconstruction, relative_error
 from tacit.audit.run import attack_all
 from tacit.contracts import Estimate, Reconstruction, View
 from tacit.lab.data import fashion
+from tacit.progress import Count
 
 __all__ = ["FEW", "HEADLINE", "ROWS", "SIZES", "headline", "judge", "noise_by_batch_size"]
 
@@ -47,7 +48,7 @@ _PAIRS_OF_A_BATCH = 256
 _Z95 = 1.959963984540054
 
 
-def judge(trained: Trained, problem: Problem, *, seed: int, progress: Callable[[int, int], None]) -> dict[str, Any]:
+def judge(trained: Trained, problem: Problem, *, seed: int, progress: Count) -> dict[str, Any]:
     """All figures of one setting, as they are written down."""
     judged = _Judge(trained, problem, seed)
     steps: dict[str, Callable[[], Any]] = {

@@ -14,7 +14,7 @@ from torch.nn import functional
 from tacit.errors import UsageError
 from tacit.lab.data import fashion
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.models import adam, wide_deep
+from tacit.split.models import adam, wide_deep
 
 __all__ = ["DATA", "Half", "Problem", "problem"]
 

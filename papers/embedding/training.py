@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from papers.embedding.problems import Problem
 from papers.embedding.settings import Point
 from tacit.contracts import EmbeddingProtection, Event, NoiseSource, Regularizer
-from tacit.cut.simulate import Simulation, simulate
-from tacit.protect.embedding import embedding_protection
-from tacit.protect.gradient.none import none
+from tacit.progress import Count
+from tacit.split.protect.embedding import embedding_protection
+from tacit.split.protect.gradient.none import none
+from tacit.split.simulate import Simulation, simulate
 
 __all__ = ["Trained", "hidden", "train"]
 
@@ -41,7 +42,7 @@ class Trained:
     in_training: nn.Module | None
 
 
-def train(point: Point, problem: Problem, *, epochs: int, seed: int, progress: Callable[[int, int], None]) -> Trained:
+def train(point: Point, problem: Problem, *, epochs: int, seed: int, progress: Count) -> Trained:
     """Train one setting on the problem's device, from the seed alone."""
     rows = len(problem.train.labels)
     batch_size = min(max(2, round(problem.batch_size * point.batch_factor)), rows)

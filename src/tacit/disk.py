@@ -56,7 +56,7 @@ def storing(path: Path, act: str = "written", needed: int = 0) -> Iterator[None]
             why += f": {needed} bytes were needed and {_free(path.parent)}" if needed else ""
             remedy = "make room on the disk (or raise the limit)"
         raise StorageError(
-            f"{path} can't be {act} ({why}): {remedy}, then give the same command again; it goes on where it was"
+            f"{path} can't be {act} ({why}): {remedy}, then give the same command again; it resumes"
         ) from error
 
 

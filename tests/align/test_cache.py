@@ -324,7 +324,9 @@ def test_what_cannot_be_prepared(source, tmp_path, change, error, words):
 def test_rows_are_named_as_the_file_counts_them(tmp_path, small_blocks):
     rows = np.arange(400, 0, -1)
     wrong = TABLE.with_columns(late=pl.when(pl.col("id").is_in([0, 31, 250, 399])).then(2).otherwise("late"))
-    with pytest.raises(LabelsError, match=r"row 31 has the label 2 in the column 'late' \(and 2 others\)"):
+    with pytest.raises(
+        LabelsError, match=r"row 31 \(counted from 0\) has the label 2 in the column 'late' \(and 2 others\)"
+    ):
         made(wrong, tmp_path, rows=rows)
     infinite = TABLE.with_columns(price=pl.when(pl.col("id") == 93).then(float("inf")).otherwise("price"))
     for train in (100, 400):  # in the second pass, and in the first

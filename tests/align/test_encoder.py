@@ -148,3 +148,13 @@ def test_categories_are_the_same_whatever_file_they_lie_in(tmp_path):
     assert codes["real"] == [3, 2, 0, 4, 1]
     assert codes["day"] == [3, 2, 0, 4, 1]
     assert codes["text"] == [3, 0, 0, 2, 1]  # an empty text is a missing one, as in a CSV file
+
+
+def test_what_columns_are_encoded_to_has_names_each_once():
+    columns = Columns(("hour", "port"), ("hour", "wind"), ("wind",), ("day",), ())
+    assert columns.inputs == (
+        "hour", "port", "day weekday", "day month", "hour number", "wind", "day day", "wind missing",
+    )  # fmt: skip
+    table = pl.DataFrame({"hour": [1, 2], "port": ["a", "b"], "wind": [1.0, None], "day": [date(2026, 1, 5)] * 2})
+    encoded = Encoder.fit(table, columns, np.arange(2)).encode(table)
+    assert len(encoded.names) == encoded.categorical.shape[1] + encoded.numeric.shape[1]

@@ -1,7 +1,9 @@
 """The same id gives the same hash whatever it is stored as, different ones never do, and every row is accounted for."""
 
 import datetime
+import re
 import unicodedata
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.align import ids, sources
-from tacit.align.ids import LONGEST, read_ids
+from tacit.align.ids import LONGEST, hash_of, read_ids
 from tacit.align.sources import load
 from tacit.errors import DataError, UsageError
 
@@ -25,7 +27,12 @@ def hashes(values, dtype=None):
 
 def canonical(cell):
     """Once more, and slowly."""
-    return cell if isinstance(cell, bytes) else unicodedata.normalize("NFC", str(cell)).encode()
+    if isinstance(cell, bytes):
+        return cell
+    whole, point, zeros = str(cell).partition(".")
+    if point and zeros and not zeros.strip("0") and re.fullmatch("-?[0-9]+", whole):
+        return whole.encode()
+    return unicodedata.normalize("NFC", str(cell)).encode()
 
 
 # --- one form --------------------------------------------------------------------------------------------------------
@@ -37,9 +44,30 @@ def test_an_integer_is_its_digits_in_every_type(dtype):
 
 
 def test_signs_leading_zeros_case_and_spaces_make_another_id():
-    spellings = ["42", "042", "-42", "+42", "42 ", " 42", "42.0", "A", "a"]
+    spellings = ["42", "042", "-42", "+42", "42 ", " 42", "42.5", "A.0", "A", "a"]
     assert len({bytes(each) for each in hashes(spellings)}) == len(spellings)
     assert hashes([-42]) == hashes(["-42"])
+
+
+def test_whole_numbers_with_decimals_are_whole_numbers():
+    """What pandas writes of a column of ids in which one was missing."""
+    assert hashes([122163.0, None, 7.0]) == hashes(["122163.0", None, "7.00"]) == hashes([122163, None, 7])
+    assert hashes([Decimal("7.00")]) == hashes([7])
+    assert hash_of(["122163.0"]) == bytes(hashes([122163])[0])
+    found = read_ids(pl.DataFrame({"id": [122163.0, None, 7.0]}), "id").report
+    assert (found.missing, found.spelling) == (1, "whole numbers, for example '122163'")
+    assert (
+        read_ids(pl.DataFrame({"id": ["A-1", "7"]}), "id").report.spelling
+        == "text and whole numbers, for example 'A-1'"
+    )
+    two = read_ids(pl.DataFrame({"a": ["x"], "b": [1]}), ["a", "b"]).report
+    assert two.spelling == "text, for example 'x', '1' (2 columns)"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(12.5, "12.5"), (2.0**60, "1.15"), (float("inf"), "inf")])
+def test_a_number_that_is_not_whole_is_no_id(value, shown):
+    with pytest.raises(DataError, match=f"row 1 .counted from 0. has the id {shown}.*in the column 'id'.*as text"):
+        read_ids(pl.DataFrame({"id": [1.0, value]}), "id")
 
 
 def test_composed_and_decomposed_text_is_one_id():
@@ -130,7 +158,7 @@ def test_ids_in_several_rows():
     assert found.hashes.tolist() == hashes(["b", "d"])
     assert found.report.repeated_ids == 2
     assert found.report.repeated_rows == 5
-    assert found.report.example == (0, 3)
+    assert found.report.alike == (0, 3)
 
 
 def test_repeated_ids_can_be_an_error():
@@ -166,7 +194,7 @@ def test_the_report_says_what_to_look_at():
     assert str(report).splitlines() == [
         "table: 6 of 9 rows take part",
         "  1 rows have no id and were left out",
-        "  1 ids are in several rows (for example rows 7 and 8); 2 rows were left out",
+        "  1 ids are in several rows (for example rows 7 and 8, counted from 0); 2 rows were left out",
         "  2 ids begin or end with white space, which counts: strip it on both sides",
         "  2 ids are numbers with leading zeros: '042' is another id than 42",
         "  1 ids were brought to Unicode's composed form (NFC)",
@@ -177,7 +205,7 @@ def test_the_report_says_what_to_look_at():
 # --- what can't be used ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [[1.0, 2.0], [True, False], [datetime.datetime(2026, 1, 1)], [[1]], [{"a": 1}]])
+@pytest.mark.parametrize("values", [[True, False], [datetime.datetime(2026, 1, 1)], [[1]], [{"a": 1}]])
 def test_columns_that_have_no_one_spelling(values):
     with pytest.raises(DataError, match=r"the id column 'id' is .*: cast it to an integer or to text"):
         read_ids(pl.DataFrame({"id": values}), "id")

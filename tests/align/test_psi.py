@@ -165,7 +165,10 @@ def test_a_set_too_large_or_too_small_is_refused_by_both_before_any_point(one, t
 def test_an_intersection_below_the_minimum_is_refused_by_both(align):
     first, second, _ = align(list(range(30)), list(range(25, 60)), minimum=6)
     assert [error.field for error in (first, second)] == ["minimum", "minimum"]
-    assert "5 ids are common with features, fewer than the minimum of 6" in str(first)
+    assert (
+        "5 ids are common with features, fewer than the 6 that the contract asks for ([alignment] smallest_set)"
+        in str(first)
+    )
 
 
 @pytest.mark.parametrize("field", ["cap", "minimum"])

@@ -241,7 +241,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_an_unknown_option_lists_the_known_ones():
-    with pytest.raises(UsageError, match=r"options are: k$"):
+    with pytest.raises(UsageError, match=r"options are: k, similarity$"):
         attacks.attack("hint", hints=3)
     with pytest.raises(UsageError, match="options are: none"):
         attacks.attack("norm", p=1)

@@ -9,7 +9,7 @@ from torch.nn import functional
 from tacit.audit.foresight import QUICK, Sent, figures, on_batches, on_visits
 from tacit.audit.run import Finding
 from tacit.contracts import Estimate, View
-from tacit.protect.gradient import protection
+from tacit.split.protect.gradient import protection
 
 ROWS = 300
 

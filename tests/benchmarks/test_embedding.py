@@ -1,7 +1,7 @@
 """The benchmark of embedding protections, in small: each is measured, and every figure has a case of its own."""
 
 from benchmarks import embedding
-from tacit.protect.embedding import names
+from tacit.split.protect.embedding import names
 
 
 def test_every_protection_is_measured(monkeypatch):

@@ -10,12 +10,15 @@ from tacit._version import __version__
 from tacit.align import psi
 from tacit.align.curve import Engine
 from tacit.align.history import History
-from tacit.company.aligned import aligned, facts_of, pin
+from tacit.company.align import align
+from tacit.company.aligned import Log, aligned, facts_of, pin
+from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, dial, said_hello
-from tacit.cut.handshake import PROTOCOL, Hello
-from tacit.errors import DataError, LinkError, RefusedError, UsageError
-from tacit.wire.codec import control
+from tacit.company.overrides import overrides
+from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
+from tacit.split.handshake import Hello
+from tacit.wire.codec import PROTOCOL, control
 from tests.at_once import all_of, at_once
 from tests.memory_links import links
 
@@ -41,9 +44,6 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     assert np.array_equal(first[0].rows, 59 - first[1].rows)
     assert both(companies) == first, "what is aligned already stays as it is"
 
-    facts_of(airline).path.unlink()
-    with pytest.raises(UsageError, match="tacit align --again"):
-        aligned(airline)
     second = both(companies, again=True)
     assert second[0].id == second[1].id != first[0].id
     assert aligned(airline) == second[0]
@@ -51,8 +51,30 @@ def test_what_is_lost_or_spoilt_is_aligned_again_until_the_limit(companies):
     with pytest.raises(RefusedError, match=r"has aligned 2 times.*`\[align\] runs_a_month`.*party.toml of airline"):
         both(companies, again=True)
     assert aligned(airport) == second[1], "a refused alignment takes nothing away"
-    history = History(airline.path / "runs" / "alignments.jsonl")
+    history = History(Log(Folder(airline.path), ALIGNMENT))
     assert [line.result for line in history.lines()].count("begun") == 2
+
+
+def test_an_older_copy_is_refused_before_anybody_is_met_until_somebody_answers_for_it(companies):
+    """It would set back how often others have aligned."""
+    airline, airport = companies
+    before = facts_of(airline).path.read_bytes() if facts_of(airline).path.exists() else b""
+    both(companies)
+    facts_of(airline).path.write_bytes(before)
+    refused = r"0 lines about alignments, and 2 were written.*facts\.sqlite in it.*`tacit align --after-restore NAME"
+    for _ in range(2):
+        with pytest.raises(StorageError, match=refused):
+            Folder(airline.path).align()
+    answered = functools.partial(align, airline.path, again=True, after_restore=("Ada", "disk lost"))
+    all_of(answered, functools.partial(Folder(airport.path).align, again=True))
+    (said,) = overrides(airline.path / "runs" / "small")
+    assert (said.who, said.reason) == ("Ada", "disk lost")
+
+
+def test_what_an_older_version_counted_is_refused_by_name(companies):
+    (companies[0].path / "runs" / "alignments.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"alignments\.jsonl is that of an older version of Tacit"):
+        companies[0].align()
 
 
 def test_a_run_that_has_begun_keeps_its_rows(companies):
@@ -122,7 +144,7 @@ def test_a_peer_that_hangs_up_with_its_answer_is_not_let_in_again(companies):
     assert hung_up is True
     with pytest.raises(LinkError, match=r"airport had been answered.*nobody is let in.*`tacit align --again`"):
         raise error
-    history = History(airline.path / "runs" / "alignments.jsonl")
+    history = History(Log(Folder(airline.path), ALIGNMENT))
     assert [line.result for line in history.lines()] == ["begun"]
     with pytest.raises(LinkError):
         dial(airport, airport.contract, alignment_limits())
@@ -149,7 +171,7 @@ def test_a_link_that_breaks_before_any_answer_is_made_again(companies):
 
     waiting, other = all_of(Folder(airline.path).align, breaking)
     assert waiting.id == other.id
-    assert [line.result for line in History(airline.path / "runs" / "alignments.jsonl").lines()] == ["begun", "done"]
+    assert [line.result for line in History(Log(Folder(airline.path), ALIGNMENT)).lines()] == ["begun", "done"]
 
 
 # --- a peer that does something else ---------------------------------------------------------------------------------
@@ -168,7 +190,7 @@ def test_a_misspelt_column_is_told_before_anybody_is_met(companies):
     settings.write_text(settings.read_text().replace('label = "', 'label = "no_'))
     with pytest.raises(DataError, match=r"has no column 'no_.*; it has: .*correct the names"):
         Folder(airline.path).align()
-    assert not (airline.path / "runs" / "alignments.jsonl").exists()
+    assert not Log(Folder(airline.path), ALIGNMENT).read()
 
 
 def test_a_peer_that_trains_is_told_so(companies):

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from tacit.align.history import History
-from tacit.company.aligned import aligned
+from tacit.company.aligned import Log, aligned
+from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tests.companies import contract, two_companies
 from tests.torture.world import free_port
@@ -107,7 +108,7 @@ def test_killed_anywhere_both_begin_anew_and_end_with_the_same_rows(tmp_path):
     assert ends[0] == ends[1]
     check(companies, tables)
     for company in companies:
-        results = [line.result for line in History(company.path / "runs" / "alignments.jsonl").lines()]
+        results = [line.result for line in History(Log(Folder(company.path), ALIGNMENT)).lines()]
         assert results[-1] == "done"
         assert results.count("done") == 1
         assert results.count("begun") > len(KILLS[company.path.name]), "each of them counts"

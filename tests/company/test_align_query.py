@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 
 from tacit.align import sql as queries
-from tacit.company import doctor
-from tacit.company.aligned import aligned
+from tacit.company.aligned import Log, aligned
+from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
-from tacit.company.train import train
+from tacit.company.ready import checks
 from tacit.errors import DataError, RefusedError, UsageError
+from tacit.split.train import train
 from tests.at_once import all_of
 from tests.serve import postgres
 
@@ -64,12 +65,12 @@ def test_rows_of_a_query_are_those_that_were_aligned_whatever_becomes_of_the_dat
     assert [trained.folder.name for trained in both(companies, train)] == ["small", "small"]
 
 
-def test_the_doctor_asks_the_query(companies, database):
+def test_a_check_asks_the_query(companies, database):
     _, airport = companies
     postgres.fill(database, pl.read_parquet(airport.data))
     airport = by_query(airport)
-    (said,) = (one for one in doctor.examine(airport.path) if one.name == "data")
-    assert said.seen == "the query can be run, and has all 2 columns that are named"
+    (said,) = (one for one in checks(airport.path) if one.name == "data")
+    assert said.words == "the query can be run, and has all 2 columns that are named"
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_a_query_that_can_not_be_used_is_told_before_anybody_is_met(companies, d
     postgres.fill(database, pl.read_parquet(airport.data))
     with pytest.raises(DataError, match=match):
         by_query(airport, query).align()
-    assert not (airport.path / "runs" / "alignments.jsonl").exists()
+    assert not Log(Folder(airport.path), ALIGNMENT).read()
     assert not list((airport.path / "runs").rglob("*.parquet*"))
 
 

@@ -10,6 +10,8 @@ import pytest
 from tacit.align import psi
 from tacit.align.history import History
 from tacit.company.align import align
+from tacit.company.aligned import Log
+from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder, create
 from tacit.errors import LinkError, RefusedError
 from tests.at_once import at_once
@@ -92,7 +94,7 @@ def test_no_peer_waits_for_another(three):
     assert common[0] == common[1] == common[2]
     assert told[-1][0] in {"aligning with phone, shop", "aligning with shop, phone"}
     assert told[-1][1:] == (2 * 90 + 110 + 109,) * 2
-    assert {line.peer for line in History(three["bank"] / "runs" / "alignments.jsonl").lines()} == {
+    assert {line.peer for line in History(Log(Folder(three["bank"]), ALIGNMENT)).lines()} == {
         "phone",
         "shop",
     }

@@ -15,11 +15,11 @@ from tacit.audit.run import Finding
 from tacit.cli.audit import audit
 from tacit.company.audit import audit_run, find_run
 from tacit.company.folder import Folder
-from tacit.company.train import train
 from tacit.company.verdict import Missing, input_leaks_of, leaks_of, not_tested, passed, verdict, worst_of
 from tacit.contracts import Estimate
 from tacit.errors import UsageError
-from tacit.wire.record import RecordedRun
+from tacit.split.record import RecordedRun
+from tacit.split.train import train
 from tests.companies import align_rows
 
 RUN = "small"
@@ -32,7 +32,7 @@ class KilledError(Exception):
 @pytest.fixture(name="ready")
 def _ready(companies, monkeypatch):
     """The two companies, aligned; three epochs of three batches, with a checkpoint after every two turns."""
-    monkeypatch.setattr("tacit.company.audit._DECODERS", ("linear_decoder",))  # networks take long and say nothing new
+    monkeypatch.setattr("tacit.split.audit._DECODERS", ("linear_decoder",))  # networks take long and say nothing new
     monkeypatch.setattr(standard, "ATTACKS", ("norm", "cosine", "likelihood"))
     monkeypatch.setattr(standard, "JOINED", ())
     rows = np.arange(60)

@@ -10,18 +10,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from tacit.align.batches import Plan
-from tacit.company import seals
 from tacit.company.export import clear, export
-from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
-from tacit.company.label_run import build_label_party
-from tacit.company.run_files import GATE, OVERRIDES
-from tacit.company.run_record import overrides
-from tacit.company.seals import write_report
+from tacit.company.overrides import overrides
 from tacit.errors import LimitError, StorageError, UsageError
+from tacit.report import seals
+from tacit.report.document import Leak, Report, Subject
+from tacit.report.rendering import read
+from tacit.report.run_files import GATE, OVERRIDES
+from tacit.report.seals import write_report
 from tacit.serve.halves import load_scorer
-from tacit.views.report.document import Leak, Report, Subject, Worst
-from tacit.views.report.rendering import read
+from tacit.split.feature_run import build_feature_party
+from tacit.split.label_run import build_label_party
 from tests.companies import align_rows
 
 
@@ -29,7 +29,7 @@ def report(limit=0.6, verdict="held", high=0.58, steps=10**6):
     figures = {"attack": "norm", "value": 0.55, "low": 0.52, "high": high}
     return Report(
         made="2026-01-01T00:00:00+00:00", subject=Subject(kind="run", side="features", run="small", steps=steps),
-        limit=limit, verdict=verdict, worst=Worst(**figures), leaks=(Leak(on="batches", **figures),),
+        limit=limit, verdict=verdict, worst=Leak(on="batches", **figures), leaks=(Leak(on="batches", **figures),),
     )  # fmt: skip
 
 

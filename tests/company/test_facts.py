@@ -10,13 +10,13 @@ from torch import nn
 import tacit
 from tacit.align.batches import Plan
 from tacit.company.aligned import aligned
-from tacit.company.feature_run import build_feature_party
 from tacit.company.folder import Folder
-from tacit.company.label_run import build_label_party
-from tacit.cut.durable import Durable
 from tacit.errors import RefusedError, UsageError
-from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.journal import Journal
+from tacit.split.checkpoint import Checkpoints
+from tacit.split.durable import Durable
+from tacit.split.feature_run import build_feature_party
+from tacit.split.journal import Journal
+from tacit.split.label_run import build_label_party
 from tests.companies import align_rows
 
 COUNT = 60

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from tacit.align.batches import Plan, Task, digest
-from tacit.company.guard import Watch, look_at_embeddings, look_at_gradients, looks
-from tacit.company.run_files import LIVE
 from tacit.config import Contract, Live, Record
 from tacit.contracts import Message
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.label_party import LabelParty
-from tacit.cut.session import Turned
-from tacit.protect.gradient import protection
+from tacit.report.run_files import LIVE
+from tacit.split.feature_party import FeatureParty
+from tacit.split.guard import Watch, look_at_embeddings, look_at_gradients, looks
+from tacit.split.label_party import LabelParty
+from tacit.split.protect.gradient import protection
+from tacit.split.session import Turned
 
 CONTRACT = """
 run = "small"
@@ -70,7 +70,7 @@ def _watched(tmp_path):
         party = label_party()
         record = Record(**{"last": 3, "follow": 20, **options.pop("record", {})})
         live, secret = Live(**{"every": 2, **options.pop("live", {})}), options.pop("secret", b"1" * 32)
-        look = partial(look_at_gradients, party)
+        look = partial(look_at_gradients, party, ())
         watch = Watch(tmp_path, contract(), options.pop("plan", PLAN), record, live, secret, look)
         watch.resume(0, 0)
         return watch, party
@@ -182,7 +182,7 @@ def test_what_is_followed_fits_into_a_bounded_memory(tmp_path):
             Record(last=1, follow=10**9),
             Live(),
             b"1" * 32,
-            partial(look_at_gradients, label_party()),
+            partial(look_at_gradients, label_party(), ()),
         )
         for epochs, width in ((1, 4), (100, 4), (100, 4096))
     ]

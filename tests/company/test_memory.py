@@ -29,7 +29,7 @@ COLUMNS = 96  # of float32: 384 bytes a row, so 100,000 rows more would be 38 MB
 PROGRAM = """
 import re, sys
 from pathlib import Path
-from tacit.company.train import train
+from tacit.split.train import train
 
 def memory():
     return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

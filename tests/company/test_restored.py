@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
+from tacit.company.agreed import agree
 from tacit.company.aligned import facts_of
 from tacit.company.audit import audit_run
 from tacit.company.folder import Folder
-from tacit.company.run_record import overrides
-from tacit.company.train import train
+from tacit.company.overrides import overrides
 from tacit.errors import LinkError, StorageError, UsageError
+from tacit.split.train import train
 from tests.companies import align_rows
 
 
@@ -94,6 +95,7 @@ def test_who_answers_for_going_on_is_on_record_and_in_the_report(trained, state)
 def test_the_command_line_takes_a_name_and_a_reason(trained, state, monkeypatch, capsys):
     for path in state.glob("small-airline-*"):
         path.unlink()
+    agree(Folder(trained))
     words = ["tacit", "train", "--quiet", "--no-audit", "--folder", str(trained)]
     for more, code in ([], 2), (["--after-restore", "Ada"], 2), (["--after-restore", "Ada", "--reason", "moved"], 0):
         monkeypatch.setattr("sys.argv", [*words, *more])

@@ -11,10 +11,10 @@ import torch
 from tacit.align.batches import Plan
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
-from tacit.company.label_run import build_label_party
-from tacit.company.split_run import plan_of
-from tacit.company.train import train
 from tacit.errors import LabelsError
+from tacit.split.label_run import build_label_party
+from tacit.split.run import plan_of
+from tacit.split.train import train
 
 MISSING = [3, 4, 10, 31, 59]
 

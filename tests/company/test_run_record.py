@@ -4,19 +4,20 @@ import json
 
 import pytest
 
-from tacit.company import seals
 from tacit.company.folder import Folder
-from tacit.company.run_files import GATE, LIVE, OVERRIDES
-from tacit.company.run_record import broken, overrides, with_records
+from tacit.company.overrides import overrides
 from tacit.errors import StorageError
-from tacit.views.report.document import Leak, Report, Subject, Worst
+from tacit.report import seals
+from tacit.report.document import Leak, Report, Subject
+from tacit.report.run_files import GATE, LIVE, OVERRIDES
+from tacit.split.run_record import broken, with_records
 
 
 def report(side="features", limit=0.6, verdict="held"):
     measure = "leak_auc" if side == "features" else "variance_read"
     figures = {"attack": "norm", "value": 0.2, "low": 0.1, "high": 0.25, "measure": measure}
     return Report(
-        made="2026-01-01T00:00:00+00:00", limit=limit, verdict=verdict, worst=Worst(**figures),
+        made="2026-01-01T00:00:00+00:00", limit=limit, verdict=verdict, worst=Leak(on="batches", **figures),
         leaks=(Leak(on="batches", **figures),),
         subject=Subject(kind="run", side=side, run="small", protection="iso(t=1)"),
     )  # fmt: skip

@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-from tacit.company import seals
 from tacit.errors import StorageError
+from tacit.report import seals
 
 LINES = [{"epoch": 1, "decision": "raise"}, {"epoch": 2, "reason": 'ü: "quoted"\nand a new line'}, {"epoch": 3}]
 

@@ -10,21 +10,21 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from tacit.company import seals
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
-from tacit.company.gate import decisions
-from tacit.company.run_files import GATE, OVERRIDES
-from tacit.company.run_record import overrides
+from tacit.company.overrides import overrides
 from tacit.errors import LimitError, StorageError
-from tacit.views.report.document import Leak, Report, Subject, Worst
-from tacit.views.report.rendering import write
+from tacit.report import seals
+from tacit.report.document import Leak, Report, Subject
+from tacit.report.rendering import write
+from tacit.report.run_files import GATE, OVERRIDES
+from tacit.split.gate import decisions
 from tests.companies import align_rows
 
 FIGURES = {"attack": "norm", "value": 0.75, "low": 0.72, "high": 0.78}
 BROKEN = Report(
     made="2026-01-01T00:00:00+00:00", subject=Subject(kind="run", side="features", run="small", steps=10**6),
-    limit=0.6, verdict="broken", worst=Worst(**FIGURES), leaks=(Leak(on="batches", **FIGURES),),
+    limit=0.6, verdict="broken", worst=Leak(on="batches", **FIGURES), leaks=(Leak(on="batches", **FIGURES),),
 )  # fmt: skip
 DECIDED = {
     "time": "", "epoch": 1, "turn": 0, "decision": "keep", "strength": "", "limit": 0.6, "reason": "",

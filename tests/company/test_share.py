@@ -10,12 +10,12 @@ import torch
 
 from tacit.audit.metrics.leak_auc import auc
 from tacit.company.folder import Folder
-from tacit.company.label_run import LEAST
-from tacit.company.train import train
 from tacit.config import Contract, contract_template
-from tacit.cut.feature_party import FeatureParty
-from tacit.cut.session import DIGITS
 from tacit.errors import UsageError
+from tacit.split.feature_party import FeatureParty
+from tacit.split.label_run import LEAST
+from tacit.split.session import DIGITS
+from tacit.split.train import train
 from tests.companies import align_rows
 
 ROWS, TESTED, EPOCHS = 2000, 1000, 12

@@ -12,7 +12,7 @@ from tacit.cli import app
 from tacit.company import status
 from tacit.company.folder import create
 from tacit.company.status import PACE, Status, paces
-from tacit.views.status import read
+from tacit.report.status import read
 
 FIXED = {"run": "one", "party": "airline", "role": "label", "turns": 31}
 TURN = {"state": "training", "turn": 31, "epoch": 3, "epochs": 3, "history": [{"epoch": 2, "test_auc": 0.7}]}

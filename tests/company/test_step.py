@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import tacit
-from tacit.company.split_run import silent
-from tacit.company.train import train
+from tacit.split.run import silent
+from tacit.split.train import train
 from tests.companies import align_rows
 
 ROOT = Path(tacit.__file__).parent

@@ -13,10 +13,10 @@ from tacit.company.align import align
 from tacit.company.aligned import aligned as of_alignment
 from tacit.company.audit import audit_run
 from tacit.company.folder import create
-from tacit.company.train import train
 from tacit.serve.conversation import Telling
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
+from tacit.split.train import train
 from tests.torture.world import free_port
 
 CONTRACT = """

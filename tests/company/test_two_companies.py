@@ -17,13 +17,14 @@ import torch
 from safetensors.torch import load_file
 
 from tacit.cli import main
+from tacit.company.agreed import agree
 from tacit.company.folder import Folder
 from tacit.lab.two_companies import Company, meet, prepare, together
 
 # The command line with a hook that ends the process when anything is unpickled.
 NO_PICKLE = """
 import os, sys
-import tacit.company.train  # what loading our libraries does is not the question
+import tacit.split.train  # what loading our libraries does is not the question
 
 def hook(event, arguments):
     if event == "pickle.find_class":
@@ -54,6 +55,7 @@ def narrow(*companies):
     for company in companies:
         contract = company.folder / "contract.toml"
         contract.write_text(contract.read_text().replace("airport = 128", "airport = 16"))
+        agree(Folder(company.folder))
 
 
 FAR = ("state", "turn", "turns", "epoch", "epochs", "history")
@@ -156,7 +158,7 @@ def test_killed_and_started_again_it_goes_on(tmp_path):
     _wait_for(airline.run_folder / "checkpoints" / "checkpoint-000000000010.safetensors")
     os.kill(label.pid, signal.SIGKILL)
     label.communicate()
-    assert "goes on where it was" in tacit("status", "--folder", str(airline.folder)).stdout
+    assert "resumes" in tacit("status", "--folder", str(airline.folder)).stdout
     label = subprocess.Popen(
         [sys.executable, "-c", NO_PICKLE, "train", "--json", "--no-audit", "--folder", str(airline.folder)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tacit.company.agreed import agree
 from tacit.company.folder import Folder
-from tacit.company.train import train_one_shot
+from tacit.exchange.train import train_one_shot
 from tacit.lab import one_exchange
 from tacit.lab.two_companies import prepare
 
@@ -25,6 +26,7 @@ def _finished(folder):
     for company in companies:
         contract = company.folder / "contract.toml"
         contract.write_text(contract.read_text().replace("airport = 128", "airport = 16"))
+        agree(Folder(company.folder))
     with ThreadPoolExecutor(2) as both:
         list(both.map(lambda company: Folder(company.folder).align(), companies, timeout=120))
         list(both.map(lambda company: Folder(company.folder).train(), companies, timeout=120))

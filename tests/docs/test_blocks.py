@@ -27,9 +27,7 @@ from tacit.config import Contract, OneShotContract, Party
 from tacit.lab.data.own import Description
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = sorted(
-    [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "papers/FIGURES.md")), *(ROOT / "docs").glob("*.md")]
-)
+PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")])
 PORTS = ("7080", "7081", "7443", "7444", "8765", "8900")
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 READ_ONLY = {
@@ -46,7 +44,7 @@ READ_ONLY = {
 WORLDS = {
     "README.md": ["exchanged"],
     "howto-align-large-tables.md": ["finished"],
-    "howto-certify-labels.md": ["exchanged"],
+    "howto-one-exchange.md": ["exchanged"],
     "howto-resume-after-a-disaster.md": ["finished"],
     "howto-rotate-certificates.md": ["finished"],
     "howto-run-by-day.md": ["finished"],
@@ -54,7 +52,7 @@ WORLDS = {
     "howto-serve.md": ["exchanged"],
     "howto-set-a-limit.md": ["finished"],
     "howto-watch-a-run.md": ["exchanged"],
-    "tutorial-bring-your-own-model.md": ["exchanged", "finished:split"],
+    "tutorial-bring-your-own-model.md": ["exchanged", "finished:split/marvell"],
     "tutorial-ten-minutes.md": ["exchanged:runs/demo"],
 }
 
@@ -78,17 +76,13 @@ NOT_RUN = {
         "tacit align --folder airline": TWO,
         "tacit train --folder airline": TWO,
         "tacit predict new.parquet --out scores.parquet --folder airline": ELSEWHERE,
-        "tacit demo --split": ELSEWHERE,
-        "tacit demo --compare": ELSEWHERE,
-        "tacit dashboard runs": SERVES,
         "tacit audit --messages messages.npz --out report": ELSEWHERE,
-        "tacit choose --limit 0.6": LONG,
     },
     "howto-align-large-tables.md": {
         "tacit align --cluster 10.0.0.1:6379 --folder airline": MACHINES,
     },
-    "howto-choose-one-shot.md": {
-        "tacit choose --label-limit 0.6 --odds 2.7 --feature-limit 0.8 --seeds 3": LONG,
+    "howto-one-exchange.md": {
+        "tacit choose --label-limit 0.6,0.75 --odds 3 --bits 1,2,3 --numbers 1,8 --seeds 3": LONG,
     },
     "howto-choose-a-strength.md": {
         "tacit choose --limit 0.6": LONG,
@@ -103,7 +97,10 @@ NOT_RUN = {
         "ray start --address 10.0.0.1:6379": MACHINES,
         "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
     },
-    "FIGURES.md": {
+    "ref-papers.md": {
+        "make papers DATA=criteo FOLDER=/data/criteo SCALE=paper": FILES,
+        "python -m papers claims --files /data": LONG,
+        "python -m papers claims confidence norms": "tests/papers do it in small",
         "python -m papers 004-figure-4": LONG,
         "python -m papers 004-figure-3 004-figure-4": LONG,
         "python -m papers all": LONG,
@@ -124,9 +121,9 @@ NOT_RUN = {
 
 # Lines that take long as they stand, and the same in small.
 SMALLER = {
-    "howto-choose-one-shot.md": {
-        "tacit choose --label-limit 0.6 --feature-limit 0.8 --rows 20000 --widths 1,8 --compare raw,pca": (
-            "tacit choose --label-limit 0.95 --rows 2000 --widths 1 --noise '' --compare raw --attack-rows 1000"
+    "howto-one-exchange.md": {
+        "tacit choose --label-limit 0.6 --odds 3 --rows 20000 --bits 2,3": (
+            "tacit choose --label-limit 0.95 --odds 20 --rows 2000 --bits 2 --attack-rows 1000"
         ),
     },
     "howto-choose-a-strength.md": {
@@ -140,12 +137,16 @@ SMALLER = {
             "tacit choose --limit 0.99 --quick --from runs/sweep-flights/results.parquet"
         ),
     },
-    "FIGURES.md": {
+    "ref-papers.md": {
         "tacit sweep --rows 20000 --strengths 4 --epochs 3": "tacit sweep --rows 999 --strengths 1 --epochs 1 --quick",
     },
     "tutorial-bring-your-own-model.md": {
-        "tacit train --quiet --folder split/airline &": "tacit train --no-audit --quiet --folder split/airline &",
-        "tacit train --quiet --folder split/airport": "tacit train --no-audit --quiet --folder split/airport",
+        "tacit train --quiet --folder split/marvell/airline &": (
+            "tacit train --no-audit --quiet --folder split/marvell/airline &"
+        ),
+        "tacit train --quiet --folder split/marvell/airport": (
+            "tacit train --no-audit --quiet --folder split/marvell/airport"
+        ),
     },
     "tutorial-one-shot.md": {
         'chosen = pl.col("flight_id") % 20 == 0': 'chosen = pl.col("flight_id") % 200 == 0',

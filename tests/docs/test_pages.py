@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.views.report.document import Report
+from tacit.audit.attacks import shipped
+from tacit.report.document import Report
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -54,6 +55,18 @@ def test_rows_of_a_table_have_as_many_cells_as_its_head(page):
         cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else None
         assert width is None or cells in (None, width), f"{page.name}, line {number}: {line}"
         width = cells
+
+
+def test_a_number_of_attacks_is_the_one_that_the_code_counts():
+    labels, inputs = shipped()
+    counted = {str(labels), str(inputs), str(labels + inputs)}
+    for page in PAGES:
+        if page.name not in ("results.md", "ref-comparison.md", "CHANGELOG.md"):  # of runs, of others, of the past
+            named = re.findall(r"\b(\d+)(?=\s+\[?(?:label )?attacks\b)|(?<=attacks shipped \| )(\d+)", prose(page))
+            named = [one or other for one, other in named]
+            assert {*named} <= counted, f"{page.name} names {named} attacks; there are {labels} and {inputs}"
+    row = f"| attacks that come with it | {labels} on labels, {inputs} on inputs |"
+    assert row in (ROOT / "docs" / "ref-comparison.md").read_text()
 
 
 def test_every_picture_is_shown_somewhere():

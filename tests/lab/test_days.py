@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from papers.daily import daily
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Rows, Table
-from tacit.lab.days import by_day, numbers_by_day, spelled
+from tacit.lab.days import by_day
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.settings import Setting
 
@@ -55,10 +56,9 @@ def test_a_setting_planned_for_visits_has_a_line_of_its_own():
     settings = [
         Setting("matched", "leak_auc", 0.6, others, seed) for seed in (0, 1) for others in ((), (("visits", 5),))
     ]
-    table = trained(stream(), settings)
-    numbers = numbers_by_day(spelled(table), ("norm@cut",))
+    numbers = daily([("matched", "leak_auc", 0.6)], ("norm",)).numbers(trained(stream(), settings), "stream")
     names = numbers["setting"].unique(maintain_order=True).to_list()
-    assert names == ["matched(leak_auc=0.6)", "matched(leak_auc=0.6, visits=5)"]
+    assert names == ["matched AUC=0.6", "matched AUC=0.6, visits=5"]
     assert numbers["seeds"].to_list() == [2] * 8
 
 

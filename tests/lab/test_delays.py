@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from tacit.exchange.messages import packed_size
 from tacit.lab.data import flights
 from tacit.lab.one_exchange import run
-from tacit.one_shot.exchange import packed_size
-from tacit.one_shot.mechanisms import outcomes, read_mechanism
+from tacit.labels.mechanisms import outcomes, read_mechanism
 
 ROWS = 2000
 LIMIT, ODDS = 0.74, 8.0
@@ -35,9 +35,9 @@ def test_two_processes_learn_how_late_flights_come(tmp_path, monkeypatch, label,
     monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("os.cpu_count", lambda: 1)  # small trees on several threads wait for each other
     told = run(tmp_path, rows=ROWS, seed=0, limit=LIMIT, odds=ODDS, label=label, progress=lambda *_: None)
-    certificate, train = told["certificate"], told["certificate"]["rows"]
-    assert 0.55 < certificate["auc"] <= LIMIT
-    assert 1 < certificate["odds"] <= ODDS
+    label_bound, train = told["label_bound"], told["label_bound"]["rows"]
+    assert 0.55 < label_bound["auc"] <= LIMIT
+    assert 1 < label_bound["odds"] <= ODDS
     assert [one["truth"] is not None and len(one["score"]) for one in told["scored"]] == [
         1 if label == "minutes" else 3
     ] * 3

@@ -11,8 +11,8 @@ from tacit.lab.data.rows import Pictures, Table
 from tacit.lab.stack.network import network_for
 from tacit.lab.sweeping.recipe import PAPERS, Plan, recipe_for, shortened
 from tacit.lab.sweeping.settings import Setting, grid, split_names
-from tacit.protect import gradient
-from tacit.protect.labels.randomized_response import FACTS as FLIPS
+from tacit.split.protect import gradient
+from tacit.split.protect.labels.randomized_response import FACTS as FLIPS
 
 
 def spelled(*protect, strengths=2, **options):

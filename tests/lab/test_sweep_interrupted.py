@@ -57,7 +57,7 @@ def test_ctrl_c_and_then_kill_9_and_then_to_the_end(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.002)
         process.send_signal(how)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == code
         if how == signal.SIGINT:
             assert f"0 finished waves are kept in {out / 'waves'}: the same command goes on" in said

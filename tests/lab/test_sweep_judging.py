@@ -31,6 +31,7 @@ def test_a_leak_is_folded_once_of_the_mean(seeded):
     assert found.q95 > 0.65, "the papers' figure folds every batch"
     (turned,) = leaks(torch.tensor([[0.1], [0.2]]), fewest=10)
     assert turned.leak.value == pytest.approx(0.85)
+    assert turned.mean == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize("count", [2, 6, 10])

@@ -28,10 +28,10 @@ def _run(capsys):
 def test_the_list_names_every_figure(run):
     code, out, _ = run("--list", "--json")
     assert code == 0
-    assert {one["figure"] for one in json.loads(out)} == set(FIGURES)
+    assert {one["name"] for one in json.loads(out)} == set(FIGURES)
     shown = run("--list")[1]
     assert all(name in shown for name in FIGURES)
-    assert "ICLR 2022" in shown
+    assert "Li 2022" in shown
 
 
 def test_wrong_names_are_refused_before_anything_is_loaded(run):

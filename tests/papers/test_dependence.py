@@ -3,8 +3,8 @@ import torch
 from scipy import stats
 
 from papers.embedding.dependence import distance_correlation
+from tacit.audit.dependence import distance_correlation as of_one_batch
 from tacit.contracts import noise_source
-from tacit.dependence import distance_correlation as of_one_batch
 from tacit.errors import TensorError, UsageError
 
 

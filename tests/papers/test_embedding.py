@@ -12,10 +12,10 @@ from papers import embedding
 from papers.embedding import drawing, judging, problems, settings, training
 from papers.embedding.judging import noise_by_batch_size
 from papers.embedding.records import Reading, Records
-from tacit.cut.simulate import simulate
 from tacit.errors import StorageError, UsageError
 from tacit.lab.data import fashion
-from tacit.protect.gradient.none import none
+from tacit.split.protect.gradient.none import none
+from tacit.split.simulate import simulate
 from tests.lab.data.official import save_fashion
 
 ROOT = Path(__file__).parents[2]

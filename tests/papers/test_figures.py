@@ -58,6 +58,7 @@ def sweep_table(*, dear="iso", seeds=(0, 1), leak=lambda noise: 0.5 + 0.48 * mat
                     value = leak(noise)
                     row |= {f"{attack}@{layer}": value, f"{attack}@{layer} low": value - 0.01}
                     row |= {f"{attack}@{layer} high": value + 0.01, f"{attack}@{layer} q95": min(1.0, value + 0.02)}
+                    row |= {f"{attack}@{layer} mean": value}
             if part == "whole":
                 row |= {"residual@cut": 0.9, "likelihood@cut": 0.8, "learned@cut": 0.7}
                 row |= {"accumulated(norm)@cut": 0.6, "accumulated(residual)@cut": 0.95, "worst": 0.95}
@@ -168,13 +169,18 @@ def test_a_trade_off_has_a_line_for_each_choice_of_options(with_visits):
 
 def test_by_day_settings_that_differ_in_an_option_are_lines_of_their_own(with_visits):
     days = with_visits.filter(pl.col("part") == "stretch").with_columns(day=pl.col("step"))
-    by_day = daily([("matched", "leak_auc", 0.55)], ("norm@cut",))
+    by_day = daily([("matched", "leak_auc", 0.55)], ("norm", "leakage"))
     numbers = by_day.numbers(days, "flights")
     assert numbers.group_by("setting", maintain_order=True).len().rows() == [
         ("matched AUC=0.55", 4), ("matched AUC=0.55, visits=5", 4)
     ]  # fmt: skip
     assert numbers["seeds"].unique().to_list() == [2]
-    assert numbers["norm@cut band"].max() == pytest.approx(0), "seeds of one setting do not differ here"
+    assert numbers["norm band"].max() == pytest.approx(0), "seeds of one setting do not differ here"
+    assert numbers["leakage"].to_list() == pytest.approx((numbers["norm"] - 0.5).abs().to_list())
+    turned = days.with_columns((1 - pl.col("norm@cut mean")).alias("norm@cut mean"))
+    below = by_day.numbers(turned, "flights")
+    assert below["norm"].to_list() == pytest.approx((1 - numbers["norm"]).to_list()), "a day's leak is not folded"
+    assert below["leakage"].to_list() == pytest.approx(numbers["leakage"].to_list())
 
 
 def test_the_accumulated_column_is_the_worst_of_the_attacks_on_all_visits(table):
@@ -186,6 +192,32 @@ def test_by_layer_the_cut_is_the_deepest(table):
     numbers = kind("004-figure-11").numbers(table, "flights")
     assert numbers.filter(pl.col("name") == "cut")["layer"].unique().to_list() == [4]
     assert set(numbers["setting"]) == {"no noise", "marvell s=4"}
+    assert numbers.filter(layer=4)["label"].unique().to_list() == ["layer 4 (cut)"]
+    of_pictures = kind("004-figure-10").numbers(table, "ham10000")
+    assert of_pictures.filter(layer=4)["label"].unique().to_list() == ["cut, behind its pool"]
+
+
+def test_leaks_over_training_are_those_of_every_batch_below_a_half_too(table):
+    batches = table.filter(pl.col("part") == "stretch").with_columns(
+        pl.lit("batch").alias("part"), (1 - pl.col("norm@cut")).alias("norm@cut")
+    )
+    every = pl.concat([table, batches])
+    for name in ("004-figure-6", "000-figure-2"):
+        of_stretches, of_batches = (kind(name).numbers(one, "flights") for one in (table, every))
+        assert of_stretches["norm@cut"].min() > 0.5, "an ordinary sweep has no batches"
+        assert of_batches["norm@cut"].min() < 0.5
+    by_layer = kind("004-figure-11").numbers(every, "flights").filter(pl.col("name") == "cut")
+    assert by_layer["norm"].max() < 0.5
+    constant = by_layer.group_by("setting").agg(pl.col("norm").std())
+    assert constant["norm"].to_list() == pytest.approx([0, 0]), "made so"
+    assert by_layer["norm smoothed"].to_list() == pytest.approx(by_layer["norm"].to_list())
+
+
+def test_the_first_papers_table_has_the_loss_at_the_end_and_the_best_auc(table):
+    early = table.with_columns(pl.when(pl.col("step") == 10).then(0.9).otherwise(pl.col("test_auc")).alias("test_auc"))
+    numbers = kind("000-figure-2").numbers(early, "flights").filter(part="whole", setting="no noise")
+    assert numbers["end_loss"][0] == pytest.approx(0.4 + 1 / 40 + 0.5e-4)
+    assert numbers["best_auc"][0] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("name", SWEPT)
@@ -226,3 +258,37 @@ def test_settings_are_named_as_the_papers_name_them():
     assert label_of("iso", "t", 25.0) == "iso t=25"
     assert label_of("marvell", "detection_error", 0.4) == "marvell L=0.4"
     assert label_of("max_norm", None, None) == "max_norm"
+
+
+# --- the longer version's trade-offs ----------------------------------------------------------------------------------
+
+
+def test_the_longer_version_has_leak_to_the_right_and_utility_upwards(table):
+    """Figure 3: norm leak and test AUC, hint leak and test loss, hint leak and test AUC; means, not quantiles."""
+    one = kind("003-figure-3")
+    numbers = one.numbers(table, "criteo")
+    rows = averaged(whole(table))
+    assert numbers["norm@cut mean"].to_list() == pytest.approx(rows["norm@cut"].to_list())
+    sheet = Sheet("")
+    one.draw(numbers, sheet)
+    wanted = [("norm@cut mean", "test_auc"), ("hint@cut mean", "test_loss"), ("hint@cut mean", "test_auc")]
+    for axis, (right, up) in zip(sheet.figure.axes, wanted, strict=False):
+        assert (axis.get_xlabel(), axis.get_ylabel()) == ("leak AUC", up.replace("_auc", " AUC").replace("_", " "))
+        drawn = next(line for line in axis.lines if line.get_label() == "iso")
+        iso = numbers.filter(protection="iso")
+        assert drawn.get_xdata().tolist() == iso[right].to_list()
+        assert drawn.get_ydata().tolist() == iso[up].to_list()
+
+
+def test_the_report_shows_utility_leak_and_leakage_by_day():
+    shown = FIGURES["002-effectiveness"].kind
+    days = sweep_table().filter(part="stretch").with_columns(day=pl.col("step"))
+    renamed = days.with_columns(
+        pl.when(pl.col("knob") == "scale").then(pl.lit("sum_kl")).otherwise("knob").alias("knob"),
+        pl.col("strength").replace({0.1: 3.6, 0.25: 0.16}),
+    )
+    numbers = shown.numbers(renamed, "flights")
+    assert {"test_auc", "norm", "leakage", "test_auc band", "norm band", "leakage band"} <= set(numbers.columns)
+    sheet = Sheet("")
+    shown.draw(numbers, sheet)
+    assert [axis.get_title() for axis in sheet.figure.axes] == ["test AUC", "norm leak at the cut", "|norm leak − 0.5|"]

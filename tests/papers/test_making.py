@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from importlib.resources import files
 
 import polars as pl
 import pytest
 import torch
 
+from papers.labels import label_of, others_of
 from papers.making import make, make_from
 from papers.observing import observe
 from papers.recipes import RECIPES, Asked, results
@@ -66,8 +68,34 @@ def test_the_papers_set_ups_are_those_of_the_papers():
     eight = RECIPES["layers"]
     assert eight.network(at_paper.data).cut == 8
     assert eight.layers(at_paper.data) == ("cut", *(f"layer{n}" for n in range(1, 8)))
-    assert Setting("marvell", "detection_error", 0.4) in first.settings(at_paper)
+    skin = replace(data(), inputs=Pictures(3, 84), name="isic")
+    assert eight.layers(skin) == ("cut", "layer1", "layer2", "layer3", "layer4"), "ReLU outputs, and the cut's pool"
+    assert Setting("marvell", "detection_error", 0.4, (("search", "papers"),)) in first.settings(at_paper)
     assert Setting("iso", "t", 25.0) in first.settings(at_paper)
+
+
+@pytest.mark.parametrize(
+    ("name", "marvell", "iso"),
+    [("criteo", 24, 22), ("generated:criteo", 24, 22), ("flights", 24, 22), ("isic", 33, 32)],
+)
+def test_at_the_papers_scale_every_strength_of_the_authors_is_trained(name, marvell, iso):
+    table = pl.read_csv(files("papers").joinpath("paper_tradeoff.csv").read_bytes())
+    theirs = table.filter(pl.col("data") == ("isic" if name == "isic" else "criteo"))
+    settings = RECIPES["trade-offs"].settings(Asked(replace(data(), name=name), "paper"))
+    for protection, count, power in (("marvell", marvell, 1), ("iso", iso, 2)):
+        wanted = [value**power for value in theirs.filter(protection=protection)["strength"].sort()]
+        assert [one.strength for one in settings if one.protection == protection] == pytest.approx(wanted)
+        assert len(wanted) == count
+
+
+def test_sum_kl_and_l_are_searched_as_in_the_papers_and_s_is_not():
+    for name, recipe in RECIPES.items():
+        for one in recipe.settings(Asked(data(), "paper")):
+            if one.protection == "marvell":
+                assert ("search" in one.options) == (one.knob != "scale"), name
+    assert label_of("marvell", "sum_kl", 0.1, others_of('{"search": "papers", "sum_kl": 0.1}', "sum_kl")) == (
+        "marvell sumKL=0.1"
+    )
 
 
 def test_pictures_get_the_convolutional_network_as_deep_as_they_allow():
@@ -125,7 +153,7 @@ def test_figures_that_train_in_their_own_way_are_drawn(tiny, tmp_path):
     assert all(one.picture.read_bytes().startswith(b"\x89PNG") for one in made)
     daily = pl.read_csv(tmp_path / "003-figure-4.csv")
     assert daily["seeds"].unique().to_list() == [3]
-    assert daily.filter(pl.col("day") > 0)["hint@cut band"].min() >= 0
+    assert daily.filter(pl.col("day") > 0)["hint band"].min() >= 0
     assert daily.filter(pl.col("day") == 0)["test_auc"].null_count() == 6
     page = (tmp_path / "summary.md").read_text()
     assert all(f"]({name}.png)" in page for name in names)

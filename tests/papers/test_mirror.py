@@ -9,7 +9,7 @@ from tacit.audit.input_attacks.decoder import decoder
 from tacit.audit.inputs import attack_inputs
 from tacit.contracts import View
 from tacit.errors import UsageError
-from tacit.models import ConvBottom, WideDeepBottom
+from tacit.split.models import ConvBottom, WideDeepBottom
 from tests.plain_network import MlpBottom
 
 

@@ -4,6 +4,7 @@ from sklearn.metrics import precision_score, recall_score
 
 from papers.labelling import precision_recall
 from tacit.audit.attacks.top_share import largest
+from tacit.audit.metrics.detection_error import detection_error
 from tacit.errors import UsageError
 
 
@@ -15,10 +16,14 @@ def test_a_stack_equals_scikit_learn(share):
     called = largest(score, share)
     assert called.sum(-1).tolist() == [round(share * 90)] * 4
     assert all(s[c].min() >= s[~c].max() for s, c in zip(score, called, strict=True))
-    precision, recall = precision_recall(score, label, share)
+    precision, recall = precision_recall(called, label)
     pairs = list(zip(label, called, strict=True))
     assert precision.tolist() == pytest.approx([precision_score(y, c) for y, c in pairs], abs=1e-12)
     assert recall.tolist() == pytest.approx([recall_score(y, c) for y, c in pairs], abs=1e-12)
+    wrong = [(r, recall_score(~y.bool(), ~c)) for (y, c), r in zip(pairs, recall.tolist(), strict=True)]
+    errors = [1 - (hit + right) / 2 for hit, right in wrong]  # the mean of both rates of being wrong
+    expected = [min(one, 1 - one) for one in errors]
+    assert detection_error(called.double(), label).tolist() == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_tiny_share_still_calls_one_row():
@@ -26,7 +31,7 @@ def test_a_tiny_share_still_calls_one_row():
 
 
 def test_no_positive_row_has_no_recall():
-    assert precision_recall(torch.rand(5), torch.zeros(5), 0.4)[1].isnan()
+    assert precision_recall(torch.rand(5) > 0.4, torch.zeros(5))[1].isnan()
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 30])

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.company.folder import Folder
 from tests.company.conftest import small_companies
-from tests.one_shot.companies import Companies, table
+from tests.exchange.companies import Companies, table
 from tests.serve.online import Service
 from tests.torture.processes import Processes
 
@@ -17,7 +17,7 @@ from tests.torture.processes import Processes
 def _exchanged(tmp_path_factory):
     """An airline and an airport after a training in one exchange, with noise on what the airport sends."""
     companies = Companies(tmp_path_factory.mktemp("exchanged"), table(900))
-    quick = 'learn = { learner = "linear", floor = false, noise = 0.5 }\nalign.allow_edits = true\n'
+    quick = 'learn = { learner = "linear" }\nalign.allow_edits = true\n'
     companies.set("airport", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=quick)
     companies.align()
     outcomes = companies.train()

@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import shutil
+import socket
 import ssl
 import subprocess
 import time
@@ -37,6 +38,8 @@ http {{
 }}
 """
 
+TIMEOUTS = ("client_header_timeout", "client_body_timeout", "send_timeout")
+
 pytestmark = pytest.mark.skipif(
     shutil.which("nginx") is None or not MODULE.exists(),
     reason="no nginx is installed here: apt-get install nginx-light libnginx-mod-stream",
@@ -54,7 +57,7 @@ def replaced(text, *changes):
 def nginx(folder, *, partner, airline, score, endpoint):
     """nginx as the pages say, at other ports: partner to airline as a stream, score to endpoint by HTTPS."""
     folder.mkdir()
-    page = (ROOT / "docs" / "howto-run-behind-a-proxy.md").read_text()
+    page = (ROOT / "docs" / "howto-deploy.md").read_text()
     stream = re.search(r"```nginx\n(.*?)```", page, re.DOTALL)[1]
     identity = certificates.create("score")
     for name, pem in (("crt", identity.cert_pem), ("key", identity.key_pem)):
@@ -69,6 +72,7 @@ def nginx(folder, *, partner, airline, score, endpoint):
             ("127.0.0.1:7080", f"127.0.0.1:{endpoint}"),
             ("/etc/tacit/score.crt", f"{folder}/score.crt"),
             ("/etc/tacit/score.key", f"{folder}/score.key"),
+            *((f"{name} 10s", f"{name} 1s") for name in TIMEOUTS),
         ),
     )
     (folder / "nginx.conf").write_text(text)
@@ -100,6 +104,27 @@ def asked(port, method, path, body=None):
             connection.close()
 
 
+def ended(port, text):
+    """Seconds until nginx ends a client that has said so much and no more."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    began = time.monotonic()
+    line = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+    with context.wrap_socket(line) as client:
+        client.sendall(text)
+        while client.recv(4096):
+            pass
+    return time.monotonic() - began
+
+
+SLOW = {
+    "nothing": b"",
+    "a line": b"POST /score HT",
+    "a head": b"GET /health HTTP/1.1\r\nHost: x\r\n",
+    "a body": b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n{",
+}
+
+
 def test_scores_come_through_and_nothing_of_a_request_is_kept(exchanged, start, tmp_path):
     world, folder, partner, score = copied(exchanged.path, tmp_path), tmp_path / "nginx", free_port(), free_port()
     settings = world / "airport" / "party.toml"
@@ -119,6 +144,9 @@ def test_scores_come_through_and_nothing_of_a_request_is_kept(exchanged, start, 
         assert asked(score, "POST", "/score", large.ljust(1_100_000))[0] == 413
         assert asked(score, "GET", "/health") == (200, b'{"alive": true}')
         assert asked(score, "GET", "/metrics")[0] == 404
+        for name, text in SLOW.items():  # a client that does not go on, or never reads, is ended before the service
+            assert 0.5 < ended(score, text) < 30, name
+        assert asked(score, "GET", "/health")[0] == 200
     written = "".join(path.read_text(errors="replace") for path in folder.glob("*.log"))
     assert "POST /score" in written
     assert '"f1"' not in written

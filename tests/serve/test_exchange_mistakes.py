@@ -13,9 +13,10 @@ import polars as pl
 import pytest
 
 from tacit.cli import main
+from tacit.company.agreed import agree
 from tacit.company.folder import Folder
 from tests.companies import align_rows
-from tests.one_shot.companies import Companies, table
+from tests.exchange.companies import Companies, table
 from tests.serve.files import copied
 from tests.torture.workers import state_of
 
@@ -55,10 +56,15 @@ class Place:
         for name in ("airline", "airport"):
             align_rows(Folder(path / name), np.arange(ROWS), id="a" * 32, seed=3, digest="b" * 64)
 
-    def own(self, limits="limit = 0.75", columns=OWN, more="", exchange="", width=2):
+    def yes(self, command):
+        """The same command, after the party's owner has agreed to the contract."""
+        agree(Folder(command.split()[1]))
+        return command
+
+    def own(self, limits="limit = 0.75", columns=OWN, more="", exchange="", numbers=2):
         """The airline trains, with these settings and this contract."""
         self.companies.set("airline", limits, columns, more)
-        self.companies.agree(exchange, width=width)
+        self.companies.agree(exchange, numbers=numbers)
         return f"train {self.path}/airline"
 
     def theirs(self, limits="", columns='categorical = ["port"], numeric = ["wind", "rain"]', more=""):
@@ -112,14 +118,25 @@ BEFORE = {
         ["[data] numeric", "'late' is the label", "remove"],
     ),
     "a withheld column that is none": (
-        lambda p: p.theirs(more='learn = { withheld = ["wnd"] }'),
+        lambda p: p.yes(p.theirs(more='learn = { withheld = ["wnd"] }')),
         ["[learn] withheld", "wnd is none of the columns", "correct the name"],
     ),
-    "1000 ranks": (lambda p: p.theirs(more="learn = { ranks = 1000 }"), ["[learn] ranks", "256", "not 1000"]),
     # the contract
-    "width 0": (lambda p: p.own(width=0), ["contract.toml", "[exchange] width", "or equal to 1", "width = 8"]),
-    "width 500": (lambda p: p.own(width=500), ["[exchange] width", "or equal to 128", "width = 8"]),
-    "no width": (lambda p: p.agreed("width = 2", ""), ["[exchange] width: is missing", "width = 8"]),
+    "0 bits": (
+        lambda p: p.agreed("bits = 3", "bits = 0"),
+        ["contract.toml", "[exchange] bits", "or equal to 1", "bits = 3"],
+    ),
+    "6 bits": (lambda p: p.agreed("bits = 3", "bits = 6"), ["[exchange] bits", "or equal to 5", "bits = 3"]),
+    "500 numbers": (lambda p: p.own(numbers=500), ["[exchange] numbers", "or equal to 128"]),
+    "no bits": (lambda p: p.agreed("bits = 3", ""), ["[exchange] bits: is missing", "bits = 3"]),
+    "a width": (
+        lambda p: p.agreed("bits = 3", "width = 8"),
+        ["exchange.width", "cells of a score", "bits = 3", "`run`"],
+    ),
+    "cells too large": (
+        lambda p: p.agreed("bits = 3", "bits = 3\nsmallest = 0.2"),
+        ["smallest", "8 cells", "lower it"],
+    ),
     "a mode misspelt": (lambda p: p.agreed("one_shot", "oneshot"), ["no 'oneshot'", 'write "one_shot"', '"split"']),
     "rare of three classes": (
         lambda p: p.own("limit = 0.75\nodds = 3.0", 'label = "how"', exchange='classes = 3\nrare = "positive"'),
@@ -147,10 +164,6 @@ BEFORE = {
         ["row 0", "label 2", "'late'", "from 0 to 1"],
     ),
     "one kind of labels": (lambda p: p.labelled([0] * ROWS), ["all labels", "are 0", "'late'", "name another column"]),
-    "words for labels": (
-        lambda p: p.labelled(["yes", "no"] * (ROWS // 2)),
-        ["label 'yes'", "'late'", "a class from 0 to 1", "correct"],
-    ),
     "the common class called rare": (
         lambda p: p.labelled([0, 0, 1] * (ROWS // 3), exchange='rare = "negative"'),
         ['rare = "negative"', "66.7% of the labels", "agree on the other one"],
@@ -183,18 +196,12 @@ BEFORE = {
         ["training is not over", "`tacit train`"],
     ),
     # trying it out
-    "odds alone": (lambda _: "choose --odds 3", ["--odds is for one-shot", "give --label-limit too"]),
+    "odds alone": (lambda _: "choose --odds 3", ["--odds is for one exchange", "give --label-limit too"]),
     "a label limit below a coin flip": (
         lambda p: f"choose --label-limit 0.4 --out {p.path}/o",
         ["limit = 0.4", "above 0.5", "as 0.6"],
     ),
-    "a feature limit in percent": (
-        lambda p: f"choose --label-limit 0.6 --feature-limit 30 --out {p.path}/o",
-        ["--feature-limit 30", "at most 1"],
-    ),
-    "widths in words": (lambda p: f"choose --label-limit 0.6 --widths one --out {p.path}/o", ["--widths one", "as 1"]),
-    "a demo of nothing": (lambda p: f"demo --limit 0.5 --out {p.path}/o", ["--limit 0.5", "take one such as 0.6"]),
-    "a demo without odds": (lambda p: f"demo --odds 1 --out {p.path}/o", ["--odds 1", "take one such as 3"]),
+    "bits in words": (lambda p: f"choose --label-limit 0.6 --bits one --out {p.path}/o", ["--bits one", "as 1"]),
 }
 
 
@@ -225,8 +232,8 @@ def test_a_mistake_before_the_exchange(place, tacit, make, words):
 
 def test_the_port_is_taken(place, tacit):
     with socket.create_server(("127.0.0.1", place.companies.port)):
-        code, told = tacit(place.own(more='head = { kind = "network" }'))
-    assert code == 3
+        code, told = tacit(place.yes(place.own(more='head = { kind = "network" }')))
+    assert code == 3, told
     holds(told, [f"can't listen on 127.0.0.1:{place.companies.port}", "Address already in use"])
 
 
@@ -284,11 +291,11 @@ AFTER = {
     ),
     "another limit under a run": (
         changed("airline/party.toml", "limit = 0.75", "limit = 0.6", TRAIN),
-        ["begun with another limit or odds", "new `run`"],
+        ["began with another limit or odds", "new `run`"],
     ),
     "another contract under a run": (
-        changed("airline/contract.toml", "width = 2", "width = 3", TRAIN),
-        ["begun with another contract", "new `run`"],
+        changed("airline/contract.toml", "bits = 3", "bits = 2", TRAIN),
+        ["began with another contract", "new `run`"],
     ),
     "columns that were not trained on": (
         changed("airline/party.toml", 'numeric = ["plane"]', 'numeric = ["plane", "delay"]'),
@@ -305,9 +312,9 @@ AFTER = {
         removed("airline/runs/small/report.json"),
         ["no report", "run `tacit audit", "--override"],
     ),
-    "a limit for what is certified": (
+    "a limit for what is bounded": (
         lambda w: f"audit {w}/airline --limit 0.7",
-        ["is certified", "leave --limit out"],
+        ["is a bound", "leave --limit out"],
     ),
     "an export on something": (lambda w: f"export {w}/airline --out {w}/airport", ["is there already", "another name"]),
 }

@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import seals
 from tacit.company.aligned import aligned
-from tacit.company.run_files import OVERRIDES
-from tacit.company.run_record import overrides
+from tacit.company.overrides import overrides
 from tacit.errors import DataError, LimitError, StorageError, UsageError
+from tacit.report import seals
+from tacit.report.run_files import OVERRIDES
 from tacit.serve.halves import load_embedder, load_scorer, pin
 
 

@@ -1,9 +1,7 @@
 """A file is scored by two companies: real folders, real TLS."""
 
 import json
-import os
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,11 +9,13 @@ import polars as pl
 import pytest
 import torch
 
-from tacit.company import seals
+from tacit.align.ids import Ids, read_ids
 from tacit.company.audit import audit_run
+from tacit.company.departures import predictions
+from tacit.company.folder import Folder
+from tacit.company.shipments import Shipments
 from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
-from tacit.one_shot.shipments import Shipments
 from tacit.serve import conversation, predict_features, predict_label
 from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
@@ -32,8 +32,17 @@ def _world(exchanged, tmp_path, monkeypatch):
     return world
 
 
+ASKED = "asked for by key"
+
+
 def sealed(world, name):
-    return seals.read(world / name / "runs" / "small" / "predictions.jsonl")
+    lines = predictions(Folder(world / name)).read()
+    return [line for line in lines if line["run"] == "small" and line["what"] != ASKED]
+
+
+def asked_for(world):
+    """How many rows the airline has asked for by key, as the airport has it."""
+    return [line["rows"] for line in predictions(Folder(world / "airport")).read() if line["what"] == ASKED]
 
 
 def test_scores_are_those_of_both_halves_in_one_place_bit_for_bit(world):
@@ -146,7 +155,7 @@ def test_wrong_arguments(world):
         predict(world / "airline", world / "new.parquet", world / "scores.json")
     with pytest.raises(UsageError, match="there is no folder"):
         predict(world / "airline", world / "new.parquet", world / "none" / "scores.csv")
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="no such file"):
         predict(world / "airline", world / "nothing.parquet", world / "scores.csv")
     pl.DataFrame({"id": ["f1"], "port": ["p1"]}).write_parquet(world / "table.parquet")
     with pytest.raises(DataError, match="has no column 'wind', 'rain'"):
@@ -250,8 +259,8 @@ def test_a_label_party_that_asks_for_something_else_is_refused(world, monkeypatc
         if "job" in fields:
             message = control("hello", 1, said)
             link = type("Heard", (), {"peer": link.peer, "recv": lambda self, timeout: message})()
-        if "match" in fields:
-            return {"match": False}
+        if "received" in fields:
+            return {"match": False, "received": False}
         return inner(link, kind, step, fields, telling, why)
 
     monkeypatch.setattr(predict_features, "heard", heard)
@@ -317,11 +326,12 @@ def test_rows_by_key_are_counted_over_a_month_and_the_same_ones_once(world):
     for name in ("airport", "airline"):
         assert isinstance(done[name], RefusedError), done
         assert done[name].field == "keyed_rows_a_month"
-    assert "asks for 202 rows by key and was given 702 in 30 days, where 800 are allowed" in str(done["airport"])
+    assert "asks for 202 rows by key and has asked for 702 in 30 days, where 800 are allowed" in str(done["airport"])
     assert "`[align] keyed_rows_a_month` in the party.toml of airport" in str(done["airline"])
     assert [(line["what"], line["rows"]) for line in sealed(world, "airport")] == [
         ("embeddings", 702), ("nothing: refused", 202),
     ]  # fmt: skip
+    assert asked_for(world) == [702]
     settings.write_text(settings.read_text().replace("= 800", "= 904"))
     assert together(world, world / "more.parquet", world / "more-scores.parquet", match="keyed")["airline"].joint == 200
 
@@ -337,28 +347,97 @@ def test_other_rows_under_the_name_of_a_prediction_count_anew(world, monkeypatch
         entered.append([one.rows for one in Shipments(world / "airport" / "embeddings").all()])
     assert entered == [[900, 50], [900, 50, 50]]
     assert [(line["job"], line["rows"]) for line in sealed(world, "airport")] == [("a" * 32, 50)] * 2
+    assert asked_for(world) == [50, 50]
 
 
-def test_what_a_label_party_began_and_never_ended_is_removed_after_a_time(world):
+def test_the_same_file_over_a_changed_table_counts_anew(world):
+    """What leaves is something else: it is charged, on record and in the book."""
+    table, entered = world / "airport" / "data.parquet", []
+    to_score(world, world / "new.parquet", rows=50)
+    for number in range(3):
+        done = together(world, world / "new.parquet", world / f"{number}.parquet", match="keyed")
+        assert done["airline"].joint == 50, done
+        entered.append(len(Shipments(world / "airport" / "embeddings").all()))
+        if number:  # the third time nothing has changed
+            continue
+        rows = pl.read_parquet(table)
+        rows.with_columns(wind=-pl.col("wind")).write_parquet(table)
+    assert asked_for(world) == [52, 52]
+    first, second = sealed(world, "airport")
+    assert first["sha256"] != second["sha256"]
+    assert entered == [2, 3, 3]
+
+
+def test_what_is_asked_by_key_is_on_record_before_the_first_row_is_looked_up(world, monkeypatch):
+    def lost(*_):
+        raise OverError
+
+    to_score(world, world / "new.parquet", rows=50)
+    monkeypatch.setattr(predict_features.Directory, "rows", lost)
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    assert isinstance(done["airport"], OverError), done
+    assert asked_for(world) == [52]
+
+
+@pytest.mark.parametrize("asked", [["f1", "f2", "f1"], ["x1", "f2", "x1"]], ids=["known", "unknown"])
+def test_a_row_that_is_asked_for_twice_is_refused_whether_it_is_known_or_not(world, monkeypatch, asked):
+    """By its token, before anything is looked up: a refusal does not tell which rows are here."""
+    monkeypatch.setattr(predict_label, "read_ids", lambda *_: several(asked))
+    monkeypatch.setattr(predict_features.Directory, "rows", lambda *_: pytest.fail("it was looked up"))
+    to_score(world, world / "new.parquet", rows=1)
+    done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    for name in ("airport", "airline"):
+        assert isinstance(done[name], RefusedError), done
+    assert (done["airport"].field, str(done["airport"])) == ("tokens", "airline asks for a row more than once")
+    assert asked_for(world) == []
+
+
+def several(ids):
+    """Ids of which one may be there twice, which no file of a label party may have."""
+    rows = [read_ids(pl.DataFrame({"id": [one]}), "id") for one in ids]
+    hashes = np.concatenate([one.hashes for one in rows])
+    return Ids(hashes, np.arange(len(ids)), rows[0].report)
+
+
+def test_privately_nobody_is_matched_twice_by_one_command(world, monkeypatch):
+    to_score(world, world / "new.parquet", rows=50)
+    to_score(world, world / "others.parquet", rows=90)
+    matched = predict_label.private_match
+
+    def hung_up(*args):
+        matched(*args)
+        raise OverError
+
+    with ThreadPoolExecutor(1) as airport:
+        delivering = airport.submit(predict, world / "airport")
+        with monkeypatch.context() as patch:
+            patch.setattr(predict_label, "private_match", hung_up)
+            with pytest.raises(OverError):
+                predict(world / "airline", world / "new.parquet", world / "scores.parquet")
+        monkeypatch.setattr(predict_label, "meet", Once(predict_label.meet))
+        with pytest.raises((RefusedError, OverError)):
+            predict(world / "airline", world / "others.parquet", world / "scores.parquet")
+        refused = delivering.exception(60)
+    assert isinstance(refused, RefusedError)
+    assert "answered twice by one command" in str(refused)
+    assert not sealed(world, "airport")
+
+
+def test_what_a_label_party_began_and_never_ended_gives_way_to_what_it_begins_next(world):
     folder, told = world / "airport" / "runs" / "small" / "predictions", []
-    for number in range(12):
-        one = folder / f"{number:032x}"
-        one.mkdir(parents=True)
-        (one / "facts.json").write_text("{}")
-        days = 40 if number == 11 else number
-        os.utime(one / "facts.json", (time.time() - 86400 * days,) * 2)
+    for number in range(3):
+        (folder / f"{number:032x}").mkdir(parents=True)
     (folder / "kept by its owner").mkdir()
     to_score(world, world / "new.parquet", rows=50)
     telling = Telling(report=told.append)
     done = together(world, world / "new.parquet", world / "scores.parquet", match="keyed", airport={"telling": telling})
     assert done["airline"].joint == 50, done
-    left = sorted(path.name for path in folder.iterdir() if path.is_dir())
-    assert left == [*(f"{number:032x}" for number in range(8)), "kept by its owner"]
-    assert "4 predictions that airline began and did not end were removed here" in told
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["kept by its owner"]
+    assert "3 predictions that airline began and did not end were removed here" in told
 
 
 def test_a_label_party_that_has_everything_and_is_gone_is_not_waited_for(world, monkeypatch):
-    monkeypatch.setattr(predict_features, "PATIENCE", 2.0)
+    monkeypatch.setattr(conversation, "PATIENCE", 2.0)
     to_score(world, world / "new.parquet", rows=50)
 
     def gone(*_):
@@ -389,4 +468,4 @@ def test_a_table_that_changes_while_it_is_embedded_keeps_everything_at_home(worl
     assert isinstance(found["airport"], DataError), found
     assert "was changed while it was read" in str(found["airport"])
     assert not (world / "out.csv").exists()
-    assert not list((world / "airport").glob("runs/*/predictions.jsonl")), "nothing has left"
+    assert not predictions(Folder(world / "airport")).read(), "nothing has left"

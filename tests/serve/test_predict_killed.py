@@ -61,7 +61,7 @@ def _starting(processes, world):
     def start(party, **kill):
         how = "\n".join(["keyed", *([str(source), str(out)] if party == "airline" else [])])
         events = str(world / f"{party}.events")
-        return processes.start(Start(str(world / party), events, "predict", how=how, chunk=600, **kill))
+        return processes.start(Start(str(world / party), events, "predict", how=how, chunk=200, **kill))
 
     return start, source, out
 

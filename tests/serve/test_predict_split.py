@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 from tacit.align.encoder import Encoder, Inputs
 from tacit.company.folder import Folder
-from tacit.company.models import build
-from tacit.one_shot.same_bits import in_blocks
+from tacit.same_bits import in_blocks
+from tacit.split.halves import build
 from tests.company.conftest import small_companies
 from tests.serve.files import together
 

@@ -7,9 +7,9 @@ import pytest
 from tacit.serve.conversation import Telling
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
-from tests.one_shot.companies import Companies, table
+from tests.exchange.companies import Companies, table
 
-QUICK = 'learn = { learner = "linear", floor = false }\nalign.allow_edits = true\n'
+QUICK = 'learn = { learner = "linear" }\nalign.allow_edits = true\n'
 
 
 @pytest.fixture(autouse=True)

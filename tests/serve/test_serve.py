@@ -1,6 +1,7 @@
 """Two companies serve: two processes, real TLS, real HTTP."""
 
 import json
+import shutil
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company import seals
-from tacit.one_shot.shipments import Shipments
+from tacit.company.aligned import facts_of
+from tacit.company.facts import PREDICTION
+from tacit.company.folder import Folder
+from tacit.company.shipments import Shipments
 from tests.serve.files import copied, expected, to_score, together
 from tests.serve.online import settings
 from tests.torture.relay import Relay
@@ -37,13 +40,14 @@ def rows(world, count, first=0):
 
 
 def sealed(world, name):
-    return seals.read(world / name / "runs" / "small" / "predictions.jsonl")
+    return [line for line in facts_of(Folder(world / name)).records(PREDICTION) if line["run"] == "small"]
 
 
 def test_scores_are_those_of_predict_bit_for_bit_and_all_of_it_is_on_record(world, start, monkeypatch):
     monkeypatch.setenv("TACIT_STATE", state_of(world / "airport"))
     table = to_score(world, world / "new.parquet", rows=300)
     together(world, world / "new.parquet", world / "scores.parquet", match="keyed")
+    shutil.copytree(state_of(world / "airport"), state_of(world / "airline"), dirs_exist_ok=True)
     airline, airport = both(start, world)
     said = airline.scores(table.to_dicts())
     scores, joint = expected(world, table)
@@ -133,7 +137,7 @@ def test_over_a_budget_or_a_rate_the_fallback_answers_and_the_link_stays(world, 
     assert airline.scores(rows(world, 4)) == first, "what came before is still there"
     assert airport.heard("request refused")["field"] == field
     assert airport.metrics()[f'tacit_serve_requests_total{{outcome="{field}"}}'] == 1
-    assert airline.metrics()['tacit_serve_connected{run="small",partner="airport"}'] == 1
+    assert airline.metrics()['tacit_serve_connected{partner="airport",run="small"}'] == 1
 
 
 def test_a_budget_lasts_over_the_end_of_a_service(world, start):
@@ -199,7 +203,7 @@ def test_what_is_under_way_is_answered_before_the_end(world, start):
     with ThreadPoolExecutor(4) as clients:
         under_way = [clients.submit(airline.scores, rows(world, 1, first=place)) for place in range(4)]
         end = time.monotonic() + 120
-        while airline.metrics().get('tacit_serve_cache_total{partner="airport",found="no"}', 0) < 4:
+        while airline.metrics().get('tacit_serve_cache_total{found="no",partner="airport"}', 0) < 4:
             assert time.monotonic() < end
         airline.signal(signal.SIGTERM)
         assert [one.result()["basis"] for one in under_way] == [["fallback"]] * 4
@@ -214,7 +218,7 @@ def test_more_than_can_wait_is_told_to_come_again(world, start):
     with ThreadPoolExecutor(1) as client:
         first = client.submit(airline.scores, rows(world, 3))
         end = time.monotonic() + 120
-        while airline.metrics().get('tacit_serve_cache_total{partner="airport",found="no"}', 0) < 3:
+        while airline.metrics().get('tacit_serve_cache_total{found="no",partner="airport"}', 0) < 3:
             assert time.monotonic() < end
         body = json.dumps({"rows": rows(world, 1, first=5)})
         status, headers, said = airline.request("POST", "/score", body, {"Content-Type": "application/json"})

@@ -1,8 +1,6 @@
 """What a hostile partner or client of a service tried, and what comes of it now."""
 
 import asyncio
-import socket
-import threading
 import time
 from contextlib import suppress
 
@@ -12,11 +10,8 @@ import pytest
 from tacit.company.folder import Folder
 from tacit.errors import LinkError
 from tacit.serve import door
-from tacit.serve.endpoint import watch_app
 from tacit.serve.halves import load_scorer
-from tacit.serve.listening import http_server, listen
 from tacit.serve.live import LiveModel
-from tacit.serve.online import Metrics
 from tacit.wire.codec import read_control
 from tests.serve.files import copied
 from tests.serve.online import settings
@@ -93,7 +88,7 @@ def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkey
     async def serve():
         scorer = load_scorer(folder, "test")
         log = lambda event, **details: events.append((event, details.get("reason", "")))  # noqa: E731
-        model = LiveModel(folder, folder.run_folder(folder.terms), scorer, Metrics({}, dict), log)
+        model = LiveModel(folder, folder.run_folder(folder.terms), scorer, log)
         loop = asyncio.get_running_loop()
         link = await loop.run_in_executor(None, Lying(world).link)
         talking, number, end = loop.run_in_executor(None, answers, link), 0, time.monotonic() + 30
@@ -110,51 +105,9 @@ def test_one_answer_that_never_comes_ends_a_link_that_is_busy_else(world, monkey
 # --- a client --------------------------------------------------------------------------------------------------------
 
 
-def test_nonsense_after_an_answer_writes_no_traceback_into_the_log(caplog):
-    taken = listen("127.0.0.1", 0)
-    service = http_server(watch_app(Metrics({}, dict), lambda: (True, {}), "secret", lambda *_: None), grace=1)
-    serving = threading.Thread(target=service.run, kwargs={"sockets": [taken]})
-    serving.start()
-    try:
-        with socket.create_connection(taken.getsockname(), timeout=30) as client:
-            client.sendall(b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
-            assert client.recv(4096).startswith(b"HTTP/1.1 405")
-            client.sendall(b"no length\r\n")
-            while client.recv(4096):
-                pass
-    finally:
-        service.should_exit = True
-        serving.join()
-        taken.close()
-    assert not caplog.records
-
-
 def test_how_much_may_come_is_settings(world, start):
     settings(world, "airline", waiting_rows=2, request_bytes=200)
     airline = start(world / "airline")
     assert airline.ask([ROW] * 2)[0] == 200
     assert airline.ask([ROW] * 3)[0] == 503
     assert airline.ask([ROW] * 30)[0] == 413
-
-
-@pytest.mark.parametrize(
-    "begun",
-    [
-        b"",
-        b"POST /score HT",
-        b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n|GET /hea",
-    ],
-    ids=["nothing", "a line", "a body", "a second one"],
-)
-def test_a_request_that_is_never_finished_does_not_stay(world, start, begun):
-    airline = start(world / "airline")
-    with socket.create_connection(("127.0.0.1", airline.port), timeout=30) as client:
-        first, _, rest = begun.partition(b"|")
-        client.sendall(first)
-        if rest:
-            client.recv(4096)
-            client.sendall(rest)
-        end = time.monotonic() + 30
-        while client.recv(4096):
-            assert time.monotonic() < end

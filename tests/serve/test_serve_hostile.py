@@ -12,8 +12,8 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello, server
 from tacit.contracts import Message
 from tacit.errors import LinkError, RefusedError
+from tacit.serve.conversation import ROWS, feature_limits, label_limits, purpose
 from tacit.serve.halves import load_embedder, load_scorer
-from tacit.serve.online import ROWS, feature_limits, label_limits, purpose
 from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import AtMost, Limit, control, read_control
 from tests.serve.files import copied
@@ -56,7 +56,7 @@ class Asking:
 
     def link(self):
         link = self.door.accept(PATIENCE)
-        said_hello(link, self.folder, self.folder.terms, purpose(self._versions))
+        said_hello(link, self.folder, self.folder.terms, purpose("serve", self._versions))
         assert read_control(receive(link)).keys() == {"half"}
         return link
 
@@ -137,9 +137,10 @@ def test_what_may_not_come_ends_the_link_and_the_airport_comes_again(world, aski
     airport = start(world / "airport")
     link = asking.link()
     link.send(message)
-    said = airport.heard("link refused")
-    assert "\x1b" not in said["reason"]
-    link.close()
+    if len(message.payload) <= ROWS:  # a frame that is longer than any that was agreed on ends the link unread
+        said = airport.heard("link refused")
+        assert "\x1b" not in said["reason"]
+        link.close()
     link = asking.link()
     link.send(tokens(known(asking, "f1")))
     assert receive(link).payload[0, 0] == 1
@@ -152,7 +153,7 @@ def test_another_model_gets_nothing(world, start):
         for _ in range(2):  # it tries again: the other side may come to the same model
             link = asking.door.accept(PATIENCE)
             with pytest.raises(RefusedError, match="not of one training"):
-                said_hello(link, asking.folder, asking.folder.terms, purpose(asking._versions), PATIENCE)
+                said_hello(link, asking.folder, asking.folder.terms, purpose("serve", asking._versions), PATIENCE)
             link.close()
         assert not [one for one in airport.process.events if one["event"] == "connected"]
     finally:
@@ -172,7 +173,7 @@ class Lying:
 
     def link(self, version=None, half=None):
         link = dial(self.folder, self.folder.terms, self.limits)
-        hello = purpose({"airline": version or self.embedder.version})
+        hello = purpose("serve", {"airline": version or self.embedder.version})
         said_hello(link, self.folder, self.folder.terms, hello)
         link.send(control("hello", 1, {"half": half or self.embedder.digest}))
         return link
@@ -183,7 +184,7 @@ def _lying(world):
     return Lying(world)
 
 
-def embedding(message, change=lambda rows: rows, step=None, kind="embedding", width=3):
+def embedding(message, change=lambda rows: rows, step=None, kind="embedding", width=2):
     rows = torch.ones(len(message.payload), width, dtype=torch.uint8)
     return Message(message.step if step is None else step, kind, change(rows), b"")
 

@@ -1,22 +1,18 @@
 """The small parts of a service, each by itself."""
 
-import re
-
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tacit.company import seals
+from tacit.company.departures import predictions
 from tacit.company.folder import create
-from tacit.company.run_files import PREDICTIONS, SERVING
+from tacit.company.shipments import Shipment, Shipments
 from tacit.config import Party
 from tacit.errors import RefusedError, StorageError, UsageError
-from tacit.one_shot.shipments import Shipment, Shipments
-from tacit.serve.account import Account, Marks
 from tacit.serve.answering import Rate
-from tacit.serve.online import Metrics
+from tacit.serve.metrics import LabelMetrics
 from tacit.serve.partners import Cache
-from tacit.serve.traffic import Traffic, reported
-from tacit.views.status import read_service
+from tacit.serve.record import Account, Marks
 
 
 class Clock:
@@ -76,20 +72,20 @@ def test_a_rate_is_held_on_average_and_a_refusal_costs_nothing():
         rate.take(1)
 
 
-def test_room_is_on_record_before_rows_leave_and_what_has_left_at_the_end(where):
-    account = Account(where, "embeddings", "airline", version="v")
+def test_room_is_on_record_before_rows_leave_and_what_has_left_at_the_end(folder, where):
+    account = Account(folder, where, "embeddings", "airline", version="v")
     for _ in range(3):
         account.take(4000)
     room = [("room for embeddings", 10_000)] * 2
-    assert [(one["what"], one["rows"]) for one in seals.read(where / PREDICTIONS)] == room
-    again = Account(where, "embeddings", "airline", version="v")  # the first was killed: its room stays on record
+    assert [(one["what"], one["rows"]) for one in predictions(folder).read()] == room
+    again = Account(folder, where, "embeddings", "airline", version="v")  # the first was killed
     again.take(20_001)
     again.close()
     again.close()
-    assert [(one["what"], one["rows"]) for one in seals.read(where / PREDICTIONS)] == [
+    assert [(one["what"], one["rows"]) for one in predictions(folder).read()] == [
         *room, ("room for embeddings", 20_001), ("embeddings", 20_001),
     ]  # fmt: skip
-    assert len({one["job"] for one in seals.read(where / PREDICTIONS)}) == 2
+    assert len({one["job"] for one in predictions(folder).read()}) == 2
 
 
 def test_marks_know_a_row_and_its_bytes_also_after_a_crash(folder, where):
@@ -110,7 +106,7 @@ def test_marks_know_a_row_and_its_bytes_also_after_a_crash(folder, where):
     last = Marks(folder, where)
     last.close()
     assert (len(last), path.stat().st_size) == (4, 64)
-    account = Account(where, "embeddings", "airline")
+    account = Account(folder, where, "embeddings", "airline")
     account.different = 5
     account.take(1)
     with pytest.raises(StorageError, match="knows of 4 rows, and 5 have left"):
@@ -134,45 +130,20 @@ def test_a_shipment_that_goes_on_has_a_row_once_for_each_of_its_values(tmp_path)
 
 
 def test_metrics_are_as_prometheus_reads_them():
-    metrics = Metrics({"a_total": "A.", "b": "B.", "c_seconds": "C."}, lambda: {("b", ""): 3.0})
-    metrics.count("a_total", 2, of="x")
-    metrics.count("a_total", of="x")
-    metrics.took("c_seconds", 0.003)
-    text = metrics.text()
-    assert '# HELP a_total A.\n# TYPE a_total counter\na_total{of="x"} 3\n' in text
-    assert "# TYPE b gauge\nb 3\n" in text
-    assert 'c_seconds_bucket{le="0.0025"} 0\nc_seconds_bucket{le="0.005"} 1\n' in text
-    assert 'c_seconds_bucket{le="+Inf"} 1\nc_seconds_count 1\nc_seconds_sum 0.003\n' in text
-    assert "# TYPE c_seconds histogram" in text
-    line = re.compile(r"# (HELP|TYPE) \w+ .+|[a-z_]+(\{[^{}]+\})? [0-9.e+-]+")
-    assert all(line.fullmatch(one) for one in text.splitlines())
-
-
-def test_how_a_service_is_doing_stands_in_its_folder_while_it_serves_and_after(tmp_path):
-    metrics = Metrics({}, dict)
-    for number in range(100):
-        metrics.took("tacit_serve_request_seconds", (1 + number) / 1000)
-    metrics.count("tacit_serve_rows_total", 97, basis="joint")
-    metrics.count("tacit_serve_rows_total", 3, basis="fallback")
-    folder = tmp_path / "run"
-    with reported(folder, Traffic("label", metrics, lambda: {"connected": {"airport": True}})):
-        told = read_service(folder)
-        assert told["alive"]
-        assert told["rows"] == {"joint": 97, "fallback": 3}
-        assert told["lately"] == {"answers": 100, "median_ms": 51.0, "p99_ms": 100.0}
-        assert [one["answers"] for one in told["minutes"]] == [100]
-    ended = read_service(folder)
-    assert (ended["state"], ended["alive"]) == ("stopped", False)
-    (folder / SERVING).write_text('{"state": "serving"}')
-    assert read_service(folder) is None
-    assert read_service(tmp_path) is None
-
-
-def test_a_disk_that_takes_nothing_does_not_stop_a_service(tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    with reported(tmp_path / "file", Traffic("features", Metrics({}, dict), dict)):
-        pass
-    assert (tmp_path / "file").read_text() == "no folder"
+    metrics = LabelMetrics()
+    metrics.rows.labels("joint").inc(3)
+    metrics.seconds.observe(0.003)
+    metrics.connected.labels("small", "airport").set_function(lambda: True)
+    found = {family.name: family for family in text_string_to_metric_families(metrics.text())}
+    assert found["tacit_serve_rows"].type == "counter"
+    value = {sample.name + str(sample.labels): sample.value for family in found.values() for sample in family.samples}
+    assert value["tacit_serve_rows_total{'basis': 'joint'}"] == 3
+    assert value["tacit_serve_connected{'partner': 'airport', 'run': 'small'}"] == 1
+    assert value["tacit_serve_request_seconds_bucket{'le': '0.0025'}"] == 0
+    assert value["tacit_serve_request_seconds_bucket{'le': '0.005'}"] == 1
+    assert (value["tacit_serve_request_seconds_count{}"], value["tacit_serve_request_seconds_sum{}"]) == (1, 0.003)
+    assert not [name for name in value if "created" in name], "when the service began is told once"
+    assert value["tacit_serve_start_time_seconds{}"] > 1e9
 
 
 @pytest.mark.parametrize(

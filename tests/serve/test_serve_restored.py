@@ -2,21 +2,22 @@
 
 import json
 import shutil
-from functools import partial
 
 import numpy as np
 import polars as pl
 import pytest
 
-from tacit.company.departures import counted_predictions, go_on_predicting
+from tacit.company.aligned import facts_of
+from tacit.company.departures import go_on_predicting, predictions
+from tacit.company.facts import PREDICTION
 from tacit.company.folder import create
-from tacit.company.run_record import overrides
-from tacit.company.train import train
+from tacit.company.overrides import overrides
 from tacit.errors import StorageError
-from tacit.serve.account import Account, Marks
 from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
+from tacit.serve.record import Account, Marks
 from tacit.serve.serve import serve
+from tacit.split.train import train
 from tests.serve.files import OverError, copied, together
 from tests.torture.workers import state_of
 
@@ -36,7 +37,7 @@ def run_of(folder, name="small"):
 
 
 def account(folder, where):
-    return Account(where, "embeddings", "airline", counted=partial(counted_predictions, folder))
+    return Account(folder, where, "embeddings", "airline")
 
 
 def older(folder, tmp_path):
@@ -54,19 +55,19 @@ def test_rows_that_left_count_though_the_folder_has_forgotten_them(folder, tmp_p
     restore = older(folder, tmp_path)
     account(folder, run_of(folder)).take(4)  # and is killed
     restore()
-    with pytest.raises(StorageError, match=r"have 0 lines, and 1 were written.*predictions\.jsonl of all runs in it"):
+    with pytest.raises(StorageError, match=r"has 0 lines about predictions, and 1 were written.*facts\.sqlite in it"):
         account(folder, run_of(folder)).take(1)
-    assert not (run_of(folder) / "predictions.jsonl").exists(), "nothing is added to it"
+    assert not facts_of(folder).records(PREDICTION), "nothing is added to it"
 
 
-def test_the_record_of_another_run_that_is_gone_is_missed(folder):
+def test_what_another_run_sent_counts_though_its_folder_is_gone(folder):
     """What is asked for by key counts over all runs."""
     account(folder, run_of(folder, "old")).take(4)
-    with counted_predictions(folder):
-        pass
     shutil.rmtree(run_of(folder, "old"))
-    with pytest.raises(StorageError, match="older copy"), counted_predictions(folder):
-        pytest.fail("it goes on")
+    assert predictions(folder).read()[0]["run"] == "old", "a run whose folder is gone still counts"
+    (folder.path / "facts.sqlite").unlink()
+    with pytest.raises(StorageError, match="older copy"):
+        predictions(folder).read()
 
 
 def marked(folder, where, row):
@@ -104,8 +105,8 @@ def test_a_count_that_is_gone_is_missed(folder):
         folder.tally_path_of(book).unlink()
     with pytest.raises(StorageError, match=r"is gone or another one's.*TACIT_STATE"):
         Marks(folder, where)
-    with pytest.raises(StorageError, match="is gone or another one's"), counted_predictions(folder):
-        pytest.fail("it goes on")
+    with pytest.raises(StorageError, match="is gone or another one's"):
+        predictions(folder).read()
 
 
 def test_an_older_copy_neither_predicts_nor_serves_until_somebody_answers_for_it(split, tmp_path, monkeypatch):
@@ -120,13 +121,15 @@ def test_an_older_copy_neither_predicts_nor_serves_until_somebody_answers_for_it
     shutil.copytree(tmp_path / "backup", airport)
     nobody = Telling(waiting=lambda *_: pytest.fail("it waits for a peer"))
     for act in (lambda: predict(airport, match="keyed", telling=nobody), lambda: serve(airport)):
-        with pytest.raises(StorageError, match=r"have 0 lines, and 1 were written.*tacit train --after-restore"):
+        with pytest.raises(
+            StorageError, match=r"has 0 lines about predictions, and 2 were.*tacit train --after-restore"
+        ):
             act()
     train(airport, after_restore=("Ada", "disk lost"))
     said, *more = overrides(airport / "runs" / "small")
     assert not more, more
     assert (said.who, said.reason) == ("Ada", "disk lost")
-    assert "the records of its predictions have 0 lines, and 1 were written" in said.what
+    assert "its file of facts has 0 lines about predictions, and 2 were written" in said.what
 
     def met(*_):
         raise OverError

@@ -11,20 +11,20 @@ import pytest
 from tacit.company.folder import Folder
 from tacit.serve.halves import load_embedder, load_scorer
 from tests.companies import contract, two_companies
-from tests.one_shot.companies import Companies, table
+from tests.exchange.companies import Companies, table
 from tests.serve.files import copied, expected
 from tests.serve.online import settings
 from tests.torture.workers import state_of
 from tests.torture.world import free_port
 
-QUICK = 'learn = {{ learner = "linear", floor = false, noise = {} }}\nalign.allow_edits = true\n'
+QUICK = 'learn = { learner = "linear" }\nalign.allow_edits = true\n'
 
 
 @pytest.fixture(scope="module", name="three")
 def _three(tmp_path_factory):
     companies = Companies(tmp_path_factory.mktemp("three"), table(900), ("airport", "weather"))
-    companies.set("airport", columns='categorical = ["port"]', more=QUICK.format(0.0))
-    companies.set("weather", columns='numeric = ["wind", "rain"]', more=QUICK.format(0.0))
+    companies.set("airport", columns='categorical = ["port"]', more=QUICK)
+    companies.set("weather", columns='numeric = ["wind", "rain"]', more=QUICK)
     companies.align()
     outcomes = companies.train()
     assert not [one for one in outcomes.values() if isinstance(one, BaseException)], outcomes

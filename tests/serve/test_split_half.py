@@ -8,9 +8,9 @@ from safetensors.torch import save_file
 
 from tacit.company.folder import Folder
 from tacit.errors import DataError, ProtocolError, UsageError
-from tacit.one_shot.same_bits import in_blocks
+from tacit.same_bits import in_blocks
 from tacit.serve.halves import load_embedder, load_scorer
-from tacit.serve.split_half import _RowNoise
+from tacit.split.scoring import _RowNoise
 
 
 @pytest.fixture(name="where")

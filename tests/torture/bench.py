@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tacit.wire.journal import Journal
+from tacit.split.journal import Journal
 from tests.torture.processes import Processes
 from tests.torture.world import FEATURES, LABEL, PARTIES, Size, Training, check, prepare
 

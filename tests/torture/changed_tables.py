@@ -22,7 +22,8 @@ from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder
 from tacit.align.ids import read_ids
 from tacit.company.folder import Folder, create
-from tacit.one_shot.book import open_book
+from tacit.labels.book import open_book
+from tests.companies import contract
 from tests.torture.processes import Process, Processes
 from tests.torture.workers import Start, state_of
 from tests.torture.world import TrialError, check, free_port
@@ -37,24 +38,13 @@ ACTIONS: tuple[Action, ...] = ("train", "predict", "serve")
 ROWS, FEW = 3000, 12  # of each table, and those that are changed: less than 1%
 _CLOSE = 0.005  # of test AUC
 _PATIENCE = 150.0
-_SPLIT = """
-run = "small"
-label_party = "airline"
-feature_parties = ["airport"]
-loss = "binary"
-epochs = 2
-batch_size = 256
-alignment.smallest_set = 10
-cut.widths.airport = 4
-minimum.gradient.name = "none"
-"""
 _ONE_SHOT = """
 mode = "one_shot"
 run = "small"
 label_party = "airline"
 feature_parties = ["airport"]
 alignment.smallest_set = 10
-exchange.width = 2
+exchange.bits = 3
 """
 _PARTY = """
 name = "{name}"
@@ -72,7 +62,7 @@ _PROTECT = {
     ("airline", "split"): 'protect.gradient.name = "none"\nbudget = 1',
     ("airline", "one_shot"): "limit = 0.75",
     ("airport", "split"): "protect.embedding = []",
-    ("airport", "one_shot"): 'learn = { learner = "linear", floor = false }',
+    ("airport", "one_shot"): 'learn = { learner = "linear" }',
 }
 
 
@@ -202,7 +192,7 @@ class World:
                 more=more,
             )
             (party / "party.toml").write_text(settings)
-            (party / "contract.toml").write_text(_ONE_SHOT if way == "one_shot" else _SPLIT)
+            (party / "contract.toml").write_text(_ONE_SHOT if way == "one_shot" else contract(epochs=2, batch_size=256))
             table(name).write_parquet(party / "data.parquet")
         for name, other in (SIDES, SIDES[::-1]):
             Folder(folder / name).trust(folder / other / f"{other}.crt")

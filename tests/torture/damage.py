@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.wire.journal import Journal
+from tacit.split.journal import Journal
 from tests.torture.bench import Bench, Result
 from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check
 

@@ -21,12 +21,12 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import dial, training_limits
 from tacit.config import Contract
 from tacit.contracts import Message
-from tacit.cut.handshake import PROTOCOL, Hello, greet_label_party
 from tacit.errors import LinkError
-from tacit.wire.checkpoint import Checkpoints
-from tacit.wire.codec import Limit
-from tacit.wire.exchange import Exchange
-from tacit.wire.journal import Journal
+from tacit.split.checkpoint import Checkpoints
+from tacit.split.correspondence import Correspondence
+from tacit.split.handshake import Hello, greet_label_party
+from tacit.split.journal import Journal
+from tacit.wire.codec import PROTOCOL, Limit
 from tacit.wire.network import allow_files
 from tacit.wire.network_link import NetworkLink
 
@@ -39,7 +39,7 @@ _REPEATS = 20
 class _Peer:
     """The feature party's journal and a link that was greeted as that party would."""
 
-    def __init__(self, folder: Folder, exchange: Exchange, *, greet: bool) -> None:
+    def __init__(self, folder: Folder, exchange: Correspondence, *, greet: bool) -> None:
         contract, rows = folder.contract, aligned(folder)
         self.exchange = exchange
         self.limits = training_limits(contract, folder.config.name)
@@ -158,7 +158,7 @@ def intrude(path: str | Path, how: str) -> str:
         said: Any = newest.state["transcripts"]
         peer_name = contract.label_party
         limits = training_limits(contract, folder.config.name)
-        exchange = Exchange(
+        exchange = Correspondence(
             journal, peer_name, role="features", limits=limits, turn=newest.turn, transcripts=said.get(peer_name)
         )
         peer = _Peer(folder, exchange, greet=greet)

@@ -34,7 +34,7 @@ POINTS = {
         "checkpoint written", "journal rotated",
     ),
 }  # fmt: skip
-"""The points of a turn that the trace of `tacit.company.train.train` names, by party."""
+"""The points of a turn that the trace of `tacit.split.train.train` names, by party."""
 
 _OFTEN = frozenset(point for points in POINTS.values() for point in points) - {"checkpoint written", "journal rotated"}
 _TRAIN = ("-m", "tacit", "train", "--no-audit", "--quiet")

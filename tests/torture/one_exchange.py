@@ -1,6 +1,6 @@
 """`kill -9` in one-shot training: at every named point and at any moment, on either side, again and again.
 
-At the end flips, models, embeddings, certificates and the label party's book are those of a run that nobody disturbed.
+At the end flips, models, embeddings, label bounds and the label party's book are those of a run that nobody disturbed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tacit.views.status import read_run
+from tacit.report.status import read_run
 from tests.torture.bench import Result
 from tests.torture.kills import Fates, train_under_kills, until_enough
 from tests.torture.processes import Process, Processes
@@ -34,9 +34,9 @@ POINTS: dict[str, tuple[str, ...]] = {
     LABEL: ("flips entered", "flips answered", "flips logged", "flips sent", *_FITTED),
     FEATURES: _LEARNT,
 }
-"""The points that the trace of `tacit.company.train.train_one_shot` names, by party."""
+"""The points that the trace of `tacit.exchange.train.train_one_shot` names, by party."""
 
-_ROWS, _WIDTH, _CHUNK = 1000, 2, 500  # an embedding goes in four parts
+_ROWS, _BITS, _CHUNK = 1000, 3, 250  # an embedding goes in four parts
 _LONGEST = 4.0  # seconds after a start at which a process is killed at the latest, where no point is given
 _PATIENCE = 400.0  # seconds for one training with all its kills
 _PASSING = {
@@ -57,7 +57,7 @@ run = "{RUN}"
 label_party = "{LABEL}"
 feature_parties = ["{FEATURES}"]
 alignment.smallest_set = 10
-exchange.width = {_WIDTH}
+exchange.bits = {_BITS}
 """
 _PARTY = """\
 name = "{name}"
@@ -136,7 +136,7 @@ def kills_in_one_exchange(
     by_point = until_enough(fates, at_once, train)
     total = fates.done.total()
     return Result(
-        f"{total} kills in {len(starts)} trainings: flips, models, embeddings, certificates and books identical",
+        f"{total} kills in {len(starts)} trainings: flips, models, embeddings, label bounds and books identical",
         {"kills": total, "trainings": len(starts), "starts": sum(starts), "by_point": by_point, "identical": True},
     )
 

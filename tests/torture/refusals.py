@@ -13,11 +13,11 @@ import polars as pl
 
 from tacit.company.export import export
 from tacit.company.facts import FILE as FACTS
-from tacit.company.run_files import GATE
-from tacit.company.seals import write_report
 from tacit.company.verdict import now
 from tacit.errors import LimitError
-from tacit.views.report.document import Report, Subject, Worst
+from tacit.report.document import Leak, Report, Subject
+from tacit.report.run_files import GATE
+from tacit.report.seals import write_report
 from tacit.wire import certificates
 from tacit.wire.certificates import Identity
 from tests.torture.bench import Bench, Result, advance
@@ -145,7 +145,7 @@ def forged(bench: Bench) -> Result:
     training.finish()
     bench.same(training)
     subject = Subject(kind="run", side="features", run=RUN, steps=bench.size.turns)
-    worst = Worst(attack="norm", value=0.75, low=0.7, high=0.8)
+    worst = Leak(attack="norm", on="batches", value=0.75, low=0.7, high=0.8)
     write_report(Report(made=now(), subject=subject, limit=0.6, verdict="broken", worst=worst), where)
     path = where / "report.json"
     path.write_text(path.read_text().replace('"verdict": "broken"', '"verdict": "held"'))

@@ -8,6 +8,7 @@ with a single write, so that it is there whenever the process ends.
 from __future__ import annotations
 
 import argparse
+import builtins
 import gc
 import importlib
 import json
@@ -23,24 +24,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tacit import errors
 from tacit.align import sources
-from tacit.company import split_run
 from tacit.company.align import align
 from tacit.company.folder import Folder
-from tacit.company.train import train, train_one_shot
 from tacit.contracts import Message
 from tacit.errors import RefusedError, TacitError
-from tacit.one_shot import exchange
-from tacit.serve import job, predict_features
+from tacit.exchange import messages as exchange
+from tacit.exchange.train import train_one_shot
+from tacit.serve import job
 from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
 from tacit.serve.serve import serve as serve_run
-from tacit.wire.exactly_once import CONFIRMED
+from tacit.split import run as split_run
+from tacit.split.exactly_once import CONFIRMED
+from tacit.split.train import train
 from tacit.wire.line import DeskLine
 from tests.torture.echoing import echo
 from tests.torture.intruder import intrude
 
-__all__ = ["FAILED", "Start", "main", "serve", "state_of", "work"]
+__all__ = ["FAILED", "SECRET", "Start", "main", "serve", "state_of", "work"]
+
+SECRET = "the label of row 7 is 1"
+"""What a call says that was told to fail."""
 
 FAILED = 4
 """How a process ends that raised one of our own errors; the last event says which."""
@@ -62,8 +68,10 @@ class Start:
         count: at which pass of that point.
         version: what the code is to call its own version; "" for what it is.
         how: what an intruder does; or the file to be scored and that of its scores, one a line, and how to match.
-        chunk: bytes of an embedding that are sent at a time in one exchange or for a prediction, which then scores 256
-            rows at a time; 0 for as many as always.
+        chunk: bytes of an embedding that are sent at a time in one exchange, or its rows for a prediction, which then
+            scores 256 of them at a time; 0 for as many as always.
+        fails: "MODULE:NAME NUMBER ERROR", a call that fails, which one of them, and the name of what it raises, with
+            `SECRET` in its words; "" for none.
     """
 
     folder: str
@@ -74,6 +82,7 @@ class Start:
     version: str = ""
     how: str = ""
     chunk: int = 0
+    fails: str = ""
 
 
 class _Events:
@@ -117,6 +126,8 @@ def work(start: Start) -> int:
     events = _Events(start.events)
     events.tell("started", verb=start.verb)
     os.environ["TACIT_STATE"] = state_of(start.folder)
+    if start.fails:
+        _let_fail(*start.fails.split())
     if start.version:
         split_run.__version__ = start.version  # type: ignore[attr-defined]
     try:
@@ -142,12 +153,29 @@ def work(start: Start) -> int:
     return 0
 
 
+def _let_fail(where: str, number: str, error: str) -> None:
+    """Have a call fail."""
+    module, _, path = where.partition(":")
+    owner: Any = importlib.import_module(module)
+    *inner, name = path.split(".")
+    for part in inner:
+        owner = getattr(owner, part)
+    real, made, left = getattr(owner, name), getattr(errors, error, None) or getattr(builtins, error), [int(number)]
+
+    def fails(*args: Any, **more: Any) -> Any:
+        left[0] -= 1
+        if not left[0]:
+            raise made(SECRET)
+        return real(*args, **more)
+
+    setattr(owner, name, fails)
+
+
 def _predict(start: Start, telling: Telling) -> None:
     match, *files = start.how.split("\n")
     if start.chunk:
-        job.CHUNK = start.chunk
+        job.ROWS = start.chunk  # type: ignore[attr-defined]
         sources._SMALLEST = sources._LARGEST = 256
-        predict_features.PATIENCE = 3.0
     predict(start.folder, *map(Path, files), match="keyed" if match == "keyed" else "private", telling=telling)
 
 

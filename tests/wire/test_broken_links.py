@@ -253,7 +253,7 @@ from tacit.wire import network
 from tests.wire.connecting import AIRLINE, AIRPORT, LIMITS
 signal.signal(signal.SIGINT, signal.default_int_handler)
 print("here", flush=True)
-network.connect(sys.argv[1], AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, 6.0)
+network.connect(sys.argv[1], AIRPORT, "airline", AIRLINE.cert_pem, LIMITS, 60.0)
 """
 
 
@@ -266,9 +266,9 @@ def test_who_is_interrupted_while_it_connects_ends():
         time.sleep(0.7)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
-        process.wait(SECONDS)
+        process.wait(30.0)
         process.stdout.close()
-        assert time.monotonic() - began < 3.0
+        assert time.monotonic() - began < 30.0, "it does not wait for the peer, whose patience is a minute"
 
 
 _FEW_FILES = """

@@ -1,11 +1,11 @@
 """The codec: what is sent comes out bit for bit, and what does not fit is refused before memory is taken."""
 
+import hashlib
 import importlib.util
 import math
 import sys
 import tracemalloc
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,8 @@ from tacit.wire.codec import (
     Limit,
     control,
     encode,
-    encoded,
+    kept,
+    read_kept,
 )  # fmt: skip
 from tests.wire.any_message import ROWS, assert_same, bits, exactly, messages, through
 
@@ -223,15 +224,17 @@ def test_numbers_that_are_too_large_are_refused():
     assert Assembler(limits).feed(*encode(Message(0, "gradient", torch.tensor([1e6, -1e6]), b""))) is not None
 
 
-def test_a_message_is_encoded_once():
-    plain = Message(3, "gradient", torch.ones(2, 3), ROWS)
-    once = encoded(plain)
-    assert all(one is other for one, other in zip(once.frames, encode(once), strict=True))
-    assert encoded(once) is once
-    assert list(once.frames) == encode(plain)
-    assert once.fingerprint == plain.fingerprint
-    other = replace(once, step=4)  # a copy with other content is another message
-    assert encode(other) == encode(Message(4, "gradient", torch.ones(2, 3), ROWS))
+def test_what_a_journal_keeps_is_read_back_and_is_what_the_fingerprint_is_of():
+    limits = {"gradient": Limit(torch.float32, (AtMost(9), 3))}
+    for payload in (torch.randn(2, 3), torch.randn(3, 2).T, torch.empty(0, 3)):
+        message = Message(3, "gradient", payload, ROWS)
+        parts = kept(message)
+        assert hashlib.sha256(b"".join(parts)).digest() == message.fingerprint
+        found = read_kept(parts, limits)
+        assert_same(found, message)
+        assert found.fingerprint == message.fingerprint
+    with pytest.raises(ProtocolError, match="is not what was agreed"):
+        read_kept(kept(Message(3, "embedding", payload, ROWS)), limits)
 
 
 def test_what_is_given_away_as_a_tensor_is_not_copied():

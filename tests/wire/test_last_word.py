@@ -8,7 +8,7 @@ import torch
 
 from tacit.contracts import Message
 from tacit.errors import LinkError, RefusedError
-from tacit.wire.exactly_once import CONFIRMED
+from tacit.split.exactly_once import CONFIRMED
 from tacit.wire.line import Dialer
 
 ANSWER = Message(3, "gradient", torch.zeros(1), b"")

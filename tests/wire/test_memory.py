@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tacit.contracts import Message
-from tacit.cut.simulate import pair
 from tacit.errors import ProtocolError
+from tacit.split.simulate import pair
 
 
 def message(step, kind="embedding"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
@@ -15,31 +16,70 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 
 _PENDING = 1 << 20  # different values that wait to be counted together, at least
+WHOLE = r"^(-?[0-9]+)\.0+$"
+"""A whole number with decimals."""
+
+_ISO = r"^(\d{4}-\d\d-\d\d)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)?$"
+_GERMAN = r"^(\d\d?\.\d\d?\.\d{4})(?:,? \d\d?:\d\d(?::\d\d)?)?$"
+_HOUR = r"^\S+[T ](\d\d?):\d\d"
+_COMMA = r"^-?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+$"
 _ALL = 1 << 16  # values whose parts are added up at once: sums of so many are exact in floats
 
 Scaling = Literal["range", "standard"]
-"""How numbers are scaled: to [0, 1] with 0 for a missing one, as in the papers, or to mean 0 and variance 1."""
+"""Scaling of numbers: to [0, 1] with 0 for a missing one, as in the papers, or to mean 0 and variance 1."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table a party uses, and how."""
+    """The columns of a table that a party uses, by what becomes of them."""
 
     categorical: tuple[str, ...] = ()  # columns that become codes
     numeric: tuple[str, ...] = ()  # columns that are standardised
     # numeric columns whose absence is common enough to be a column of its own (1 where missing, then standardised like
     # any other)
     flagged: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()  # each becomes a number of days, and the codes of its weekday and month
+    times: tuple[str, ...] = ()  # dates with a time of day, whose hour becomes a code as well
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them, each once."""
-        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *self.flagged)))
+        """Names of the columns, each once."""
+        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *self.flagged, *self.dates, *self.times)))
+
+    @property
+    def encoded(self) -> Columns:
+        """For each encoded column the column that it was made of: a date has several, and all have its name."""
+        return self._with_parts(lambda name, _: name)
+
+    @property
+    def parts(self) -> Columns:
+        """The columns with those that dates become, as `with_dates` adds them to a table."""
+        return self._with_parts(_part)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of what the columns are encoded to, each once: of a date its parts, of a flagged one two."""
+        made = self._with_parts(lambda name, part: f"{name} {part}")
+        numbers = (f"{name} number" if name in made.categorical else name for name in made.numeric)
+        return (*made.categorical, *numbers, *(f"{name} missing" for name in made.flagged))
+
+    def _with_parts(self, named: Callable[[str, str], str]) -> Columns:
+        codes = [(name, part) for name in (*self.dates, *self.times) for part in ("weekday", "month")]
+        codes += [(name, "hour") for name in self.times]
+        return Columns(
+            (*self.categorical, *(named(name, part) for name, part in codes)),
+            (*self.numeric, *(named(name, "day") for name in (*self.dates, *self.times))),
+            self.flagged,
+        )
+
+
+def _part(name: str, part: str) -> str:
+    return f"{name}\0{part}"  # which is no column's name
 
 
 @dataclass(frozen=True)
 class Coding:
-    """How values become codes and numbers."""
+    """The rules by which values become codes and numbers."""
 
     # codes fall with the frequency in the training rows, so that rows of an embedding table that are used together lie
     # together, and a missing value has a code of its own, 1, before all others. Else codes are in the order of the
@@ -55,12 +95,12 @@ class Coding:
 
     @property
     def dtype(self) -> str:
-        """Of the codes; those of the papers' large tables take half the room."""
+        """Type of the codes; those of the papers' large tables take half the room."""
         return "int32" if self.by_frequency else "int64"
 
 
 COMPANY = Coding()
-"""How companies encode; the papers' tables are encoded in another way."""
+"""Coding of a company's columns; the papers' tables have another one."""
 
 
 def require(table: pl.DataFrame, names: Sequence[str]) -> None:
@@ -84,14 +124,89 @@ def values_of(column: pl.Series, coding: Coding) -> pl.Series:
 
 
 def spelled(column: pl.Series) -> pl.Series:
-    """A column as the text that a CSV file has of it."""
+    """A column as the text that a CSV file has of it; whole numbers are spelled alike, whatever type they have."""
     if column.dtype.is_float():
         column = column.fill_nan(None)
     try:
         text = column.dt.to_string("iso:strict") if column.dtype.is_temporal() else column.cast(pl.String)
     except pl.exceptions.PolarsError as error:
         raise DataError(f"the column {column.name!r} of {column.dtype} can't be used as categories: {error}") from None
+    if column.dtype.is_float() or column.dtype == pl.String:
+        text = whole_spelled(text)
     return text.set(text == "", None) if column.dtype == pl.String else text
+
+
+def whole_spelled(text: pl.Series) -> pl.Series:
+    """Text in which a whole number has no decimals: a table that lacked one value once says 122163.0 for 122163.
+
+    >>> whole_spelled(pl.Series(["122163.0", "042.00", "1.5", "A.0"])).to_list()
+    ['122163', '042', '1.5', 'A.0']
+    """
+    return text.str.replace(WHOLE, "$1")
+
+
+# --- dates -----------------------------------------------------------------------------------------------------------
+
+
+def with_dates(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]] | None) -> pl.DataFrame:
+    """A table with the columns that its dates become: see `Columns.parts`."""
+    made = []
+    for name in (*columns.dates, *columns.times):
+        day, hour = _moments(table[name], rows)
+        made += [
+            day.to_physical().cast(pl.Float64).alias(_part(name, "day")),
+            day.dt.weekday().alias(_part(name, "weekday")),
+            day.dt.month().alias(_part(name, "month")),
+            hour.alias(_part(name, "hour")),
+        ]
+    return table.with_columns(made) if made else table
+
+
+def days_of(column: pl.Series) -> pl.Series:
+    """The days of a column of dates or of their spellings; null where there is none, or where it is no date.
+
+    >>> days_of(pl.Series(["2014-01-19", "19.1.2014 08:30", "2014-01-19T08:30:00+01:00", "2014-02-30"])).to_list()
+    [datetime.date(2014, 1, 19), datetime.date(2014, 1, 19), datetime.date(2014, 1, 19), None]
+    """
+    if column.dtype in (pl.Date, pl.Datetime):
+        return column.dt.date()
+    text = column.cast(pl.String).str.strip_chars()
+    days = text.str.extract(_ISO).str.to_date("%Y-%m-%d", strict=False)
+    return days.fill_null(text.str.extract(_GERMAN).str.to_date("%d.%m.%Y", strict=False))
+
+
+def hours_of(column: pl.Series) -> pl.Series:
+    """The hours of such a column; null where none is said."""
+    if column.dtype == pl.Datetime:
+        return column.dt.hour().cast(pl.Int64)
+    if column.dtype == pl.Date:
+        return pl.Series(column.name, [None], dtype=pl.Int64).new_from_index(0, len(column))
+    return column.cast(pl.String).str.extract(_HOUR).cast(pl.Int64, strict=False)
+
+
+def _moments(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> tuple[pl.Series, pl.Series]:
+    """Day and hour of each row, or an error that names the first row with a value that is no date."""
+    remedy = "write it as 2014-01-19, leave missing ones empty, or list the column under categorical"
+    if column.dtype not in (pl.Date, pl.Datetime, pl.String, pl.Null):
+        raise DataError(f"the column {column.name!r} holds {column.dtype}, no dates: {remedy}")
+    days = days_of(column)
+    wrong = days.is_null() & column.is_not_null()
+    if column.dtype == pl.String:
+        wrong &= column.str.strip_chars() != ""
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise DataError(
+            f"the column {column.name!r} holds {column[row]!r} in {row_named(row, rows)}, which is not a date: {remedy}"
+        )
+    return days, hours_of(column)
+
+
+def row_named(row: int, rows: NDArray[np.integer[Any]] | None) -> str:
+    """A row of a block, by its number in the party's table."""
+    return f"row {row if rows is None else int(rows[row])} (counted from 0)"
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def numbers(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]] | None) -> list[NDArray[np.float64]]:
@@ -101,13 +216,27 @@ def numbers(table: pl.DataFrame, columns: Columns, rows: NDArray[np.integer[Any]
     return [*(values[name] for name in columns.numeric), *flags]
 
 
+_WORDS = {"true": "1", "false": "0", "na": "nan", "n/a": "nan", "null": "nan", "none": "nan", "": "nan"}
+
+
 def to_float(column: pl.Series) -> pl.Series:
-    """Numbers, null where there is none; text, as CSV files have it, may also say true and false."""
+    """Numbers, null or NaN where there is none; text, as CSV files have it, may also say true, false and NA."""
     values = column.cast(pl.Float64, strict=False)
     if column.dtype == pl.String and values.null_count() > column.null_count():
-        words = column.str.strip_chars().str.to_lowercase().replace({"true": "1", "false": "0"})
+        words = column.str.strip_chars().str.to_lowercase().replace(_WORDS)
         values = values.fill_null(words.cast(pl.Float64, strict=False))
     return values
+
+
+def decimal_comma(value: object) -> str:
+    """Spelling of a number with a decimal comma as it is to be written; empty for everything else.
+
+    >>> decimal_comma("1.234,50"), decimal_comma("12,5"), decimal_comma("A,5")
+    ('1234.50 with a point', '12.5 with a point', '')
+    """
+    if not isinstance(value, str) or re.match(_COMMA, value.strip()) is None:
+        return ""
+    return f"{value.strip().replace('.', '').replace(',', '.')} with a point"
 
 
 def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArray[np.float64]:
@@ -123,11 +252,10 @@ def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArr
     wrong = (values.is_null() & column.is_not_null()) | values.is_infinite().fill_null(False)
     if wrong.any():
         row = int(wrong.arg_max() or 0)
-        number = row if rows is None else int(rows[row])
-        raise DataError(
-            f"the column {column.name!r} holds {column[row]!r} in row {number} (counted from 0), which is no finite "
-            f"number: {remedy}"
-        )
+        value, where = column[row], f"in {row_named(row, rows)}"
+        if comma := decimal_comma(value):
+            raise DataError(f"the column {column.name!r} has decimal commas, {value!r} {where}: write {comma}")
+        raise DataError(f"the column {column.name!r} holds {value!r} {where}, which is not a finite number: {remedy}")
     return values.fill_null(np.nan).to_numpy()
 
 
@@ -136,7 +264,7 @@ def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArr
 
 @dataclass
 class Vocabulary:
-    """How often each value of one column was seen, as far as its rows have come."""
+    """Counts of the values of one column, over the rows read so far."""
 
     name: str
     coding: Coding
@@ -238,7 +366,7 @@ class Moments:
                     sums[exponent] = sums.get(exponent, 0) + int(by_exponent[place])
 
     def learnt(self) -> tuple[float, float]:
-        """What is subtracted and what divides then; a column without spread keeps its unit, or its range is all 0."""
+        """Shift and spread of a column; one without spread keeps its unit, or its range is all 0."""
         if not self.count:
             return 0.0, 1.0
         if self.low == self.high:

@@ -8,7 +8,7 @@ go out a few chunks before their products come back, and not more, so that neith
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from tacit.align.control import receive
 from tacit.align.curve import Engine, Points, byte_order
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError
+from tacit.progress import Count
 
 CHUNK = 16_384
 """Rows of every message but the last one, so that each party knows what must come."""
@@ -34,7 +35,7 @@ WINDOW = 32
 themselves, and fewer than a link holds for a peer that still sorts its ids."""
 
 DOMAIN = b"tacit psi point 1"
-"""What the points of an intersection are for, so that they mean nothing elsewhere."""
+"""Name of an intersection's points, so that they mean nothing elsewhere."""
 
 _POINT = 32
 _PULSE = 0.2  # seconds between two looks at whether another thread has failed
@@ -52,7 +53,7 @@ def rows_of(message: Message, expected: tuple[int, int], done: int, count: int) 
 
 
 class Held:
-    """What one side holds in memory: its ids in the order they are sent, and the products of both sides."""
+    """Memory of one side of an intersection: its ids in the order they are sent, and the products of both sides."""
 
     def __init__(self, hashes: Points, order: NDArray[np.int64], peer_count: int) -> None:
         self.count = len(hashes)
@@ -85,7 +86,7 @@ class Held:
 
 
 def equal(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
-    """Where in `own` the products are that are in `peer` too."""
+    """Places in `own` of the products that are in `peer` too."""
     both = np.concatenate([own, peer])
     order = byte_order(both)  # stable: of two that are equal, this party's own comes first
     words = np.take(both, order, axis=0).view(np.uint64)  # many times as fast as both[order]
@@ -107,13 +108,13 @@ def equal(peer_name: str, own: Points, peer: Points) -> NDArray[np.int64]:
 
 @dataclass
 class Exchange:
-    """One intersection under way."""
+    """Intersection under way."""
 
     link: Link  # to the peer
     stock: Held  # of ids and products of this party
     engine: Engine  # multiplies
     key: bytes = field(repr=False)  # this party's secret, for this run only
-    progress: Callable[[int, int], None] | None  # called with the multiplications done and to do
+    progress: Count | None  # called with the multiplications done and to do
     patience: float  # how many seconds the peer may be silent
 
     def __post_init__(self) -> None:

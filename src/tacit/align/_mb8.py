@@ -77,7 +77,7 @@ def _library() -> Path:
 
 
 def _multiply(library: ctypes.CDLL, points: bytes, key: bytes) -> bytearray:
-    """All points times one key. The library clamps the key and takes any u, as X25519 does; 0 comes out as 0."""
+    """Products of all points with a key. The library clamps it and takes any u, as X25519 does; 0 comes out as 0."""
     padding = -(len(points) // _SIZE) % _WIDTH
     source = ctypes.create_string_buffer(points + _BASE * padding, len(points) + _SIZE * padding)
     result = bytearray(len(source))

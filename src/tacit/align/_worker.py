@@ -16,7 +16,7 @@ from typing import BinaryIO
 from tacit.align import _mb8, _x25519
 
 Multiplier = Callable[[bytes, bytes], bytearray]
-"""From points, 32 bytes each and joined, and a key to their products."""
+"""Function from points, 32 bytes each and joined, and a key to their products."""
 
 HEADER = struct.Struct("<BII32s")  # what to do, length of the domain, length of the points or hashes, key
 MULTIPLY = 0

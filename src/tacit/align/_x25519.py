@@ -58,7 +58,7 @@ def points(hashes: bytes, domain: bytes) -> bytearray:
 
 
 def multiply(joined: bytes, key: bytes) -> bytearray:
-    """All points times one key; a point of low order gives 0."""
+    """Products of all points with one key; a point of low order gives 0."""
     secret = X25519PrivateKey.from_private_bytes(key)
     result = bytearray()
     for start in range(0, len(joined), _SIZE):
@@ -71,7 +71,7 @@ def multiply(joined: bytes, key: bytes) -> bytearray:
 
 
 def all_on_curve(joined: bytes) -> bool:
-    """Whether all products are on the curve, up to chance.
+    """True where all products are on the curve, up to chance.
 
     Two things can put one on the twist: a peer that sent a point of the twist, and a library that multiplies wrongly.
     The second is no theory: `crypto_mb` loses a carry for some points that someone may choose, and wrong products of

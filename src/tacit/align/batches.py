@@ -1,4 +1,4 @@
-"""Which rows are in which batch, and what is done in which turn: a matter of the contract and of a joint seed.
+"""Plan of a training, batches and turns: a matter of the contract and of a joint seed.
 
 So no party chooses, all agree without asking, and no memory grows.
 """
@@ -75,7 +75,7 @@ def shuffled(count: int, start: int, stop: int, *, key: str) -> Tensor:
 
 
 def _feistel(numbers: NDArray[np.uint64], bits: int, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One pass of the network; the halves differ by one bit where `bits` is odd, and change places at each round."""
+    """Pass of the network; the halves differ by one bit where `bits` is odd, and change places at each round."""
     low_bits, high_bits = np.uint64(bits // 2), np.uint64(bits - bits // 2)
     high, low = numbers >> low_bits, numbers & _ones(low_bits)
     for key in keys:
@@ -117,7 +117,7 @@ def digest(rows: Tensor) -> bytes:
 
 @dataclass(frozen=True)
 class Task:
-    """One turn's work."""
+    """Work of one turn."""
 
     turn: int  # its number
     what: str  # "train", "evaluate" or "done"
@@ -127,7 +127,7 @@ class Task:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of the batch: what a message of this turn says that it is about."""
+        """Digest of the batch: what a message of this turn says that it is about."""
         return digest(self.rows) if len(self.rows) else b""
 
 
@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def turns(self) -> int:
-        """All turns."""
+        """Number of turns."""
         return self.epochs * self.epoch_turns + 1
 
     def tested(self) -> Tensor:
@@ -189,7 +189,7 @@ class Plan:
         return torch.arange(self.train_count, self.train_count + self.test_count)
 
     def tasks(self, first: int = 0) -> Iterator[Task]:
-        """All turns from this one on."""
+        """Turns from this one on."""
         for epoch in range(first // self.epoch_turns, self.epochs):
             start = epoch * self.epoch_turns
             skip = max(0, first - start)

@@ -34,9 +34,10 @@ from torch import Tensor
 from tacit.align.arrays import let_go, mapped, new_file, pieces, places_in
 from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
 from tacit.align.sources import blocks, rows_error
-from tacit.align.tables import inputs_digest, labels, labels_error, wrong_labels
+from tacit.align.tables import PLAIN, Spelling, inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import held, storing, sync_folder, write, write_json
 from tacit.errors import DataError, UsageError
+from tacit.progress import Count
 
 MANIFEST = "manifest.json"
 """The file that says of what a folder's files were made."""
@@ -45,15 +46,12 @@ _FORMAT = 2  # of the files; another one is made anew
 _ENCODER = "encoder.json"
 
 Facts = dict[str, Any]
-"""What JSON gives back as it is."""
-
-Progress = Callable[[int, int], None]
-"""Called with the rows done and to do; every row counts twice, once for each pass."""
+"""Facts that JSON gives back as they are."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a party trains on."""
+    """Tensors that a party trains on, and how they were made."""
 
     inputs: Inputs  # all rows in the common order, mapped from files. Writing to them changes a copy, never the files
     labels: Tensor | None  # as the loss takes them, mapped as well; None for a party without labels
@@ -72,7 +70,8 @@ def prepare(
     train: int,
     label: str | None = None,
     loss: str = "binary",
-    progress: Progress | None = None,
+    spelling: Spelling = PLAIN,
+    progress: Count | None = None,
 ) -> Prepared:
     """A party's inputs and labels in the common order, from the cache in a folder or made there.
 
@@ -89,7 +88,8 @@ def prepare(
         train: how many of the rows, the first ones, are for training: the encoder learns from them alone.
         label: the column of the label; None for a party without labels.
         loss: "binary" or "softmax", where there are labels.
-        progress: see `Progress`.
+        spelling: what the label's column calls its classes.
+        progress: see `Count`.
     """
     if rows.ndim != 1 or rows.dtype != np.int64 or not 0 < train <= len(rows):
         raise UsageError(
@@ -104,6 +104,7 @@ def prepare(
         "columns": {key: list(each) for key, each in asdict(columns).items()},
         "label": label,
         "loss": None if label is None else loss,
+        "spelling": None if label is None else [spelling.positive, list(spelling.names)],
         "train": train,
         "rows": _rows_digest(rows),
         "source": file_facts(Path(source)),
@@ -122,7 +123,7 @@ def prepare(
         with emptied(folder):
             places, gone = _places(folder, rows), np.flatnonzero(rows < 0)
             making = Making(
-                str(source), facts, read, places, len(rows), train, columns, label, loss, progress, gone=gone
+                str(source), facts, read, places, len(rows), train, columns, label, loss, spelling, progress, gone=gone
             )
             return making.make(folder)
 
@@ -149,7 +150,7 @@ def _places(folder: Path, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def file_facts(path: Path) -> Facts:
-    """By which a changed file is noticed, also where another one with its size and time took its place (`cp -p`)."""
+    """Facts by which a changed file is noticed, also where one with its size and time took its place (`cp -p`)."""
     path = path.resolve()
     try:
         status = path.stat()
@@ -164,7 +165,7 @@ def file_facts(path: Path) -> Facts:
 
 @dataclass(frozen=True)
 class Making:
-    """All that it takes to encode the rows of a table into files."""
+    """Work of encoding the rows of a table into files."""
 
     name: str  # of the table, for errors
     facts: Facts  # everything that the files depend on
@@ -177,7 +178,8 @@ class Making:
     columns: Columns  # which columns to use, and how
     label: str | None  # the column of the label; None where there is none
     loss: str = "binary"  # that takes the labels
-    progress: Progress | None = None  # told how far it is
+    spelling: Spelling = PLAIN  # what their column calls the classes
+    progress: Count | None = None  # told how far it is
     coding: Coding = COMPANY  # how to encode
     # for each further file the column of whole numbers that it holds, and what is subtracted from them
     copied: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -191,9 +193,10 @@ class Making:
     @property
     def files(self) -> Facts:
         """The type and the shape of each file."""
-        count, numbers = self.count, len(self.columns.numeric) + len(self.columns.flagged)
+        count, parts = self.count, self.columns.parts
+        numbers = len(parts.numeric) + len(parts.flagged)
         files: Facts = {
-            "categorical": {"dtype": self.coding.dtype, "shape": [count, len(self.columns.categorical)]},
+            "categorical": {"dtype": self.coding.dtype, "shape": [count, len(parts.categorical)]},
             "numeric": {"dtype": "float32", "shape": [count, numbers]},
         }
         if self.label is not None:
@@ -245,16 +248,16 @@ class Making:
     def _fit(self) -> Encoder:
         """The first pass: learn from the training rows; see that all rows are there and that all labels can be used."""
         seen, wrong = 0, 0
-        first: tuple[int, object] = (0, None)
+        first: tuple[pl.Series, NDArray[np.int64]] | None = None
 
         def training() -> Iterator[tuple[pl.DataFrame, NDArray[np.int64]]]:
             nonlocal seen, wrong, first
             for table, rows, at in self._blocks(0):
                 seen += len(table)
                 if self.label is not None:
-                    bad = wrong_labels(table, self.label, self.loss)
+                    bad = wrong_labels(table, self.label, self.loss, self.spelling)
                     if len(bad) and not wrong:
-                        first = (int(rows[bad[0]]), table[self.label][int(bad[0])])
+                        first = table[self.label][int(bad[0]) : int(bad[0]) + 1], rows[bad[:1]]
                     wrong += len(bad)
                 chosen = np.flatnonzero(at < self.train)
                 yield table if len(chosen) == len(table) else table[chosen], rows[chosen]
@@ -262,8 +265,8 @@ class Making:
         encoder = Encoder.fit_batches(training(), self.columns, self.coding)
         if seen < self.count:
             raise rows_error(self.name, self.count, self.count - seen)
-        if self.label is not None and wrong:
-            raise labels_error(self.label, self.loss, *first, wrong)
+        if first is not None:
+            raise labels_error(first[0], self.loss, 0, wrong, first[1], self.spelling)
         return encoder
 
     def _encode(self, encoder: Encoder, files: Mapping[str, NDArray[Any]]) -> None:
@@ -273,7 +276,7 @@ class Making:
             files["categorical"][at] = inputs.categorical.numpy()
             files["numeric"][at] = inputs.numeric.numpy()
             if self.label is not None:
-                files["labels"][at] = labels(table, self.label, self.loss, rows).numpy()
+                files["labels"][at] = labels(table, self.label, self.loss, rows, self.spelling).numpy()
             for name, (column, less) in self.copied.items():
                 files[name][at] = table[column].to_numpy().astype(np.int64) - less
             for array in (*files.values(), self.places) if self.large else ():
@@ -310,7 +313,7 @@ def emptied(folder: Path) -> Iterator[None]:
 
 
 def reused(folder: Path, facts: Facts) -> Prepared | None:
-    """What was made there of the same facts; None where there is nothing, or nothing that is whole."""
+    """Inputs that were made there of the same facts; None where there are none, or none that are whole."""
     try:
         about = json.loads((folder / MANIFEST).read_bytes())
         if about["facts"] != facts:
@@ -330,7 +333,8 @@ def reused(folder: Path, facts: Facts) -> Prepared | None:
 def _opened(folder: Path, about: Facts, encoder: Encoder | None) -> Prepared:
     """The files as tensors; one of another size is a ValueError. Without an encoder their content is not looked at."""
     tensors = {name: mapped(folder / f"{name}.bin", **each) for name, each in about["files"].items()}
-    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]))
+    names = () if encoder is None else encoder.columns.inputs
+    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]), names)
     targets = tensors.pop("labels", None)
     digest = b"" if encoder is None else inputs_digest(inputs, targets)
     return Prepared(inputs, targets, encoder, digest, tensors, about["notes"])

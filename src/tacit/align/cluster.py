@@ -64,7 +64,7 @@ def cluster_engine(address: str) -> Iterator[Engine]:
 
 
 class _ClusterEngine(Engine):
-    """What `Engine` gives, byte for byte; a block whose worker is lost is computed anew by another one."""
+    """Engine whose blocks are computed by workers; one whose worker is lost is computed anew by another."""
 
     def __init__(self, ray: Any) -> None:
         super().__init__()

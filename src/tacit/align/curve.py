@@ -161,7 +161,7 @@ class Engine:
             raise UsageError("the engine was closed: make a new one for each alignment") from error
 
     def _ask(self, task: int, domain: bytes, block: bytes, key: bytes) -> bytearray | None:
-        """One request to a worker that is free, and its answer."""
+        """Send a request to a worker that is free, and return its answer."""
         process = self._free.get()
         assert process.stdin is not None
         assert process.stdout is not None

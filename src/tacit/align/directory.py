@@ -1,4 +1,4 @@
-"""Which row of a table a key means: keys of ids in any order, found among those of a table's rows."""
+"""Rows of a table by the keys of their ids, in any order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 
 class Directory:
-    """Which row of a table a key means; no two of the keys (ids, 16) are alike.
+    """Rows of a table by key; no two of the keys (ids, 16) are alike.
 
     >>> keys = np.arange(48, dtype=np.uint8).reshape(3, 16)
     >>> Directory(keys, np.array([7, 8, 9])).rows(np.stack([keys[2], keys[0] + 1])).tolist()

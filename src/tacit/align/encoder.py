@@ -27,16 +27,22 @@ from tacit.align._columns import (
     Moments,
     Scaling,
     Vocabulary,
+    days_of,
+    decimal_comma,
+    hours_of,
     natural_ranks,
     numbers,
     require,
+    row_named,
     to_float,
     values_of,
+    with_dates,
 )  # fmt: skip
 from tacit.errors import DataError
 
 __all__ = [
-    "COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "numbers", "require", "to_float", "values_of",
+    "COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "days_of", "decimal_comma", "hours_of",
+    "numbers", "require", "row_named", "to_float", "values_of", "with_dates",
 ]  # fmt: skip
 
 _FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
@@ -44,7 +50,7 @@ _FEW = 16  # rows of which each is looked up by itself: a service encodes one, a
 
 @dataclass(frozen=True)
 class Inputs:
-    """One party's inputs, ready for `module(inputs.categorical, inputs.numeric)`."""
+    """Inputs of one party, ready for `module(inputs.categorical, inputs.numeric)`."""
 
     # codes, each below the cardinality of its column; 0 is a missing value or one that no training row has. (rows,
     # number of cardinalities) int64
@@ -53,26 +59,27 @@ class Inputs:
     # float32
     numeric: Tensor
     cardinalities: tuple[int, ...]  # for each categorical column the number of its codes, 0 included
+    names: tuple[str, ...] = ()  # of the columns, categorical ones first; none where nobody named them
 
     def __len__(self) -> int:
         return len(self.categorical)
 
     def __getitem__(self, rows: Tensor | slice) -> Inputs:
-        """Some of the rows, for a batch."""
-        return Inputs(self.categorical[rows], self.numeric[rows], self.cardinalities)
+        """Take some of the rows, for a batch."""
+        return Inputs(self.categorical[rows], self.numeric[rows], self.cardinalities, self.names)
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """What the party's module is called with: the codes, and the numbers."""
+        """Arguments of the party's module: the codes, and the numbers."""
         return self.categorical, self.numeric
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """What was learnt from the training rows: it encodes any row alike, now and when the model serves."""
+    """Coding learnt from the training rows: it encodes any row alike, now and when the model serves."""
 
     columns: Columns  # which it uses
-    vocabularies: tuple[pl.Series, ...]  # for each categorical column its known values, sorted
+    vocabularies: tuple[pl.Series, ...]  # for each categorical column its known values, sorted; those of dates last
     # for each categorical column the ranks of its values, of which codes are made, counted from 0
     ranks: tuple[NDArray[np.int32], ...]
     # for each numeric column, then for each flagged one, what is subtracted and what divides then: mean and standard
@@ -93,37 +100,41 @@ class Encoder:
         columns: Columns,
         coding: Coding = COMPANY,
     ) -> Self:
-        """The same from training rows that come in batches with their numbers, so that they need not all be in memory.
+        """Learn from training rows that come in batches with their numbers, so that they need not all be in memory.
 
         However rows are ordered and cut into batches, they give the same bits. Memory grows with the different values
         of the categories.
         """
-        vocabularies = [Vocabulary(name, coding) for name in columns.categorical]
-        moments = [Moments(name, coding.scaling) for name in (*columns.numeric, *columns.flagged)]
-        for table, rows in batches:
-            require(table, columns.names)
+        parts = columns.parts
+        vocabularies = [Vocabulary(name, coding) for name in parts.categorical]
+        moments = [Moments(name, coding.scaling) for name in (*parts.numeric, *parts.flagged)]
+        for read, rows in batches:
+            require(read, columns.names)
+            table = with_dates(read, columns, rows)
             for vocabulary in vocabularies:
                 vocabulary.add(table[vocabulary.name])
-            for moment, values in zip(moments, numbers(table, columns, rows), strict=True):
+            for moment, values in zip(moments, numbers(table, parts, rows), strict=True):
                 moment.add(values)
         # One after the other, and the counts of each go before the next: both of all columns may be gigabytes.
-        learnt = [vocabularies.pop(0).learnt() for _ in columns.categorical]
+        learnt = [vocabularies.pop(0).learnt() for _ in parts.categorical]
         known, ranks = tuple(known for known, _ in learnt), tuple(rank for _, rank in learnt)
         return cls(columns, known, ranks, tuple(moment.learnt() for moment in moments), coding)
 
     def encode(self, table: pl.DataFrame, rows: NDArray[np.integer[Any]] | None = None) -> Inputs:
-        """All rows of a table; what no training row had becomes code 0, and a missing number the mean.
+        """Encode a table; what no training row had becomes code 0, and a missing number the mean.
 
         `rows` are their numbers in the party's file, so that an error can name them; None counts from 0.
         """
         require(table, self.columns.names)
-        named = zip(self.columns.categorical, self.vocabularies, self.ranks, strict=True)
-        measured = _stack(numbers(table, self.columns, rows), len(table), "float64")
+        table, parts = with_dates(table, self.columns, rows), self.columns.parts
+        named = zip(parts.categorical, self.vocabularies, self.ranks, strict=True)
+        measured = _stack(numbers(table, parts, rows), len(table), "float64")
         codes = [_codes(table[name], known, ranks, self.coding) for name, known, ranks in named]
         return Inputs(
             categorical=torch.from_numpy(_stack(codes, len(table), self.coding.dtype)),
             numeric=torch.from_numpy(self._scaled(measured).astype(np.float32)),
             cardinalities=self.cardinalities,
+            names=self.columns.inputs,
         )
 
     def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -148,9 +159,9 @@ class Encoder:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """What `to_state` gave, an encoder again."""
+        """Encoder from what `to_state` gave."""
         columns = Columns(**{key: tuple(names) for key, names in state["columns"].items()})
-        named = zip(columns.categorical, state["vocabularies"], strict=True)
+        named = zip(columns.parts.categorical, state["vocabularies"], strict=True)
         vocabularies = tuple(pl.Series(name, values, dtype=pl.String) for name, values in named)
         ranks = tuple(natural_ranks(known) for known in vocabularies)
         return cls(columns, vocabularies, ranks, tuple((mean, spread) for mean, spread in state["statistics"]))

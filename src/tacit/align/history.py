@@ -1,51 +1,52 @@
-"""What a party has answered before, so that nobody learns about single ids by asking again with an edited set.
+"""Record of a party's answers, so that nobody learns about single ids by asking again with an edited set.
 
 An intersection tells who is in both sets. Two intersections with sets that differ in one id tell about that very id,
 though each of them was large enough. So every alignment is written down before the peer gets an answer, and the next
 one is measured against them, whatever has become of this party's own table since. A peer that swaps ids keeps the size
 of its set and is not noticed by it: against that only the number of alignments helps.
 
-Nothing is ever taken out of the file, and a clock that was set ahead makes nothing old: what lies between two lines
+Nothing is ever taken out of the log, and a clock that was set ahead makes nothing old: what lies between two lines
 counts as a quarter of the window at most, since nobody saw the time pass. Who was refused and waits should therefore
 ask now and then; that is written down as well.
 
-The file is one JSON object a line. It holds sizes, no id and no hash of one.
+What is kept are sizes, no id and no hash of one.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Lock
+from typing import Any, Protocol
 
-from pydantic import ConfigDict, StrictInt, StrictStr, TypeAdapter
-
-from tacit.disk import append_line
 from tacit.errors import RefusedError, StorageError, UsageError
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """One line: an alignment that began, how it ended, or that it was refused before."""
+    """Line of the record: an alignment that began, how it ended, or that it was refused before."""
 
-    date: StrictStr  # when the line was written, in UTC
-    peer: StrictStr  # with whom
-    count: StrictInt  # ids in this party's set
-    peer_count: StrictInt  # ids in the peer's set
-    common: StrictInt  # ids in both; -1 where that is not known
-    result: StrictStr  # "begun"; then "done", or the field over which it was refused: "history" where it never began
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    date: str  # when the line was written, in UTC
+    peer: str  # with whom
+    count: int  # ids in this party's set
+    peer_count: int  # ids in the peer's set
+    common: int  # ids in both; -1 where that is not known
+    result: str  # "begun"; then "done", or the field over which it was refused: "history" where it never began
 
 
-_LINE = TypeAdapter(Alignment)
+class Log(Protocol):
+    """Record that alignments are written to."""
+
+    def read(self) -> list[dict[str, Any]]:
+        """Lines of the record, oldest first; a `StorageError` where one is damaged or missing."""
+
+    def append(self, fields: Mapping[str, Any]) -> None:
+        """Add a line; it is on the disk when this returns."""
 
 
 def newest(dates: Sequence[str], now: datetime, window: timedelta) -> int:
-    """How many of the last lines (oldest first) lie within a window; a pause counts as a quarter of it at most."""
+    """Number of the last lines (oldest first) within a window; a pause counts as a quarter of it at most."""
     later, age = now, timedelta(0)
     for count, text in enumerate(reversed(dates)):
         date = datetime.fromisoformat(text)
@@ -58,9 +59,9 @@ def newest(dates: Sequence[str], now: datetime, window: timedelta) -> int:
 
 @dataclass(frozen=True)
 class History:
-    """The alignments of one party, in a file that only it can read."""
+    """The alignments of one party."""
 
-    path: Path  # of the file; it is made with its first line
+    log: Log  # that only it can read
     _: KW_ONLY
     runs: int = 10  # how many alignments with one peer may begin within the window
     window: timedelta = timedelta(days=30)  # for how long an alignment counts
@@ -114,36 +115,8 @@ class History:
             self._append(replace(begun, date=self._stamp(), common=common, result=result))
 
     def lines(self) -> list[Alignment]:
-        """All lines, oldest first. A damaged one is a `StorageError`: what it said may be what matters."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StorageError(f"{self.path} can't be read ({error.strerror}): check who owns it") from error
-        *whole, torn = content.split(b"\n")
-        lines = [self._parsed(number, line) for number, line in enumerate(whole, 1)]
-        if torn:
-            raise self._damaged(len(lines) + 1)
-        return lines
-
-    def _parsed(self, number: int, line: bytes) -> Alignment:
-        try:
-            content = json.loads(line)
-            content.pop("digest", None)  # of this party's set: older lines have it
-            parsed = _LINE.validate_python(content)
-            dated = datetime.fromisoformat(parsed.date).tzinfo is not None
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            dated = False
-        if not dated:
-            raise self._damaged(number)
-        return parsed
-
-    def _damaged(self, number: int) -> StorageError:
-        return StorageError(
-            f"{self.path}, line {number} is damaged: no alignment starts before that is cleared up; restore the file "
-            "from a backup, or remove the line if you know what it said"
-        )
+        """Lines of the record, oldest first."""
+        return [Alignment(**line) for line in self.log.read()]
 
     def _recent(self, peer: str) -> list[Alignment]:
         """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
@@ -152,9 +125,9 @@ class History:
         return [line for line in lines[old:] if line.peer == peer]
 
     def _append(self, line: Alignment) -> None:
-        """One line, on the disk when this returns."""
+        """Add a line, on the disk when this returns."""
         try:
-            append_line(self.path, asdict(line), durable=True)
+            self.log.append(asdict(line))
         except StorageError as error:
             raise StorageError(f"{error}; an alignment that is not written down does not start") from error
 

@@ -1,14 +1,15 @@
 """Ids from a file to hashes: the same id gives the same hash on both sides, whatever each stores it as.
 
-The canonical form of an id is text, since that is all that a CSV file has: an integer is its decimal digits (42 in any
-integer type equals "42"; "042" is another id), a date is `2026-01-31`, and text is in Unicode's composed form (NFC) but
-else as it is: neither its case nor its spaces are touched. What looks like a difference of spelling between the two
-sides is counted and reported. Bytes are taken as they are, and equal the text that they spell in UTF-8.
+The canonical form of an id is text, since that is all that a CSV file has: a whole number is its decimal digits (42 in
+any type, 42.0 and "42.0" equal "42"; "042" is another id), a date is `2026-01-31`, and text is in Unicode's composed
+form (NFC) but else as it is: neither its case nor its spaces are touched. What looks like a difference of spelling
+between the two sides is counted and reported. Bytes are taken as they are, and equal the text that they spell in UTF-8.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tacit.align._columns import WHOLE, whole_spelled
 from tacit.align.sources import Source, blocks
 from tacit.errors import DataError, UsageError
 
@@ -25,35 +27,48 @@ LONGEST = 64 * 1024
 """Bytes of the longest id: beyond it the column is surely no id."""
 
 _SIZE = 32
+_SHOWN = 40  # characters of a part of an id, of which one is shown
 _BASE = hashlib.blake2b(digest_size=_SIZE, person=b"tacit id 1")
 _ZEROS = r"^-?0[0-9]+$"
+_DIGITS = r"^-?[0-9]+$"
+_EXACT = 2.0**53  # below it a float is one whole number and no other
 
 
 @dataclass(frozen=True)
 class IdReport:
-    """What became of the rows of a table."""
+    """Counts of a table's rows: taken, left out and oddly spelled."""
 
     source: str  # the file's name, or "table"
     total: int  # rows in all
     missing: int  # rows left out because an id column was null or empty
     repeated_ids: int  # ids that more than one row has
     repeated_rows: int  # rows left out because of that
-    example: tuple[int, int] | None  # two rows (counted from 0) with one id, where there are such
+    alike: tuple[int, int] | None  # two rows (counted from 0) with one id, where there are such
     kept: int  # rows that take part
     spaces: int  # kept ids with white space at an end
     zeros: int  # kept ids that are numbers with leading zeros
     recomposed: int  # kept ids that were brought to Unicode's composed form
+    numbers: int  # rows with an id of whole numbers
+    example: tuple[str, ...]  # the first id, as it is spelled here; one part for each id column
+
+    @property
+    def spelling(self) -> str:
+        """Words about how ids are spelled here, for their owner alone."""
+        present = self.total - self.missing
+        kind = "whole numbers" if self.numbers == present else "text" if not self.numbers else "text and whole numbers"
+        shown = ", ".join(repr(part[:_SHOWN]) for part in self.example)
+        return f"{kind}, for example {shown}" + (f" ({len(self.example)} columns)" if len(self.example) > 1 else "")
 
     @property
     def hints(self) -> list[str]:
-        """What the owner may want to look at before aligning: spellings that the other side may not share."""
+        """Sentences about spellings that the other side may not share, for the owner to look at before aligning."""
         found = []
         if self.missing:
             found.append(f"{self.missing} rows have no id and were left out")
-        if self.example is not None:
+        if self.alike is not None:
             found.append(
-                f"{self.repeated_ids} ids are in several rows (for example rows {self.example[0]} and "
-                f"{self.example[1]}); {self.repeated_rows} rows were left out"
+                f"{self.repeated_ids} ids are in several rows (for example rows {self.alike[0]} and "
+                f"{self.alike[1]}, counted from 0); {self.repeated_rows} rows were left out"
             )
         if self.spaces:
             found.append(f"{self.spaces} ids begin or end with white space, which counts: strip it on both sides")
@@ -96,7 +111,7 @@ def read_ids(source: Source, columns: str | Sequence[str], *, unique: bool = Fal
     >>> print(ids.report)
     table: 1 of 4 rows take part
       1 rows have no id and were left out
-      1 ids are in several rows (for example rows 0 and 3); 2 rows were left out
+      1 ids are in several rows (for example rows 0 and 3, counted from 0); 2 rows were left out
     """
     reading, hashes, rows = Reading(source, columns), bytearray(), bytearray()
     for some, at in reading.blocks():
@@ -113,7 +128,7 @@ def hash_of(parts: Iterable[str | int]) -> bytes:
     """
     state = _BASE.copy()
     for part in parts:
-        text = str(part)
+        text = re.sub(WHOLE, r"\1", str(part))
         raw = (text if text.isascii() else unicodedata.normalize("NFC", text)).encode()
         state.update(len(raw).to_bytes(8, "little") + raw)
     return state.digest()
@@ -128,7 +143,8 @@ class Reading:
             raise UsageError(f"id columns {names}: name one or more, each once")
         self.source = "table" if isinstance(source, pl.DataFrame) else Path(source).name
         self._blocks = blocks(source, names)
-        self.total = self.missing = self.spaces = self.zeros = self.recomposed = 0
+        self.total = self.missing = self.spaces = self.zeros = self.recomposed = self.numbers = 0
+        self.example: tuple[str, ...] = ()
 
     def blocks(self) -> Iterator[tuple[bytearray, NDArray[np.int64]]]:
         """The hashes of ids, 32 bytes each, and their rows; those that several rows have are among them."""
@@ -138,21 +154,24 @@ class Reading:
             rows = kept + self.total
             if len(kept):
                 full = batch[kept]
+                self.example = self.example or tuple(_readable(part) for part in full.row(0))
+                self.numbers += _count(full, lambda text: text.str.contains(_DIGITS), pl.all_horizontal)
                 self.spaces += _count(full, lambda text: text != text.str.strip_chars())
                 self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
                 yield self._hashed(full, rows), rows
             self.missing += len(batch) - len(kept)
             self.total += len(batch)
 
-    def report(self, repeated_ids: int, repeated_rows: int, example: tuple[int, int] | None) -> IdReport:
-        """What became of all rows, of which so many are left out since an id is in several, two of them for example.
+    def report(self, repeated_ids: int, repeated_rows: int, alike: tuple[int, int] | None) -> IdReport:
+        """Report on all rows, so many of which are left out since their id is in several, with two rows for example.
 
         A `DataError` where none has an id that can be used.
         """
         report = IdReport(
             source=self.source, total=self.total, missing=self.missing, repeated_ids=repeated_ids,
-            repeated_rows=repeated_rows, example=example, kept=self.total - self.missing - repeated_rows,
-            spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed,
+            repeated_rows=repeated_rows, alike=alike, kept=self.total - self.missing - repeated_rows,
+            spaces=self.spaces, zeros=self.zeros, recomposed=self.recomposed, numbers=self.numbers,
+            example=self.example,
         )  # fmt: skip
         if not report.kept:
             raise DataError(f"no row has an id that can be used: check the file and its id columns\n{report}")
@@ -160,15 +179,32 @@ class Reading:
 
     def _spelled(self, batch: pl.DataFrame) -> pl.DataFrame:
         """Each id column as text; bytes stay bytes."""
-        for name, dtype in batch.schema.items():
+        found = []
+        for column in batch:
+            dtype = column.dtype
             textual = dtype in (pl.String, pl.Binary, pl.Date, pl.Categorical, pl.Enum, pl.Null)
-            if not dtype.is_integer() and not textual:
+            if not dtype.is_numeric() and not textual:
                 raise DataError(
-                    f"{self.source}: the id column {name!r} is {dtype}, and two sides may write such values "
+                    f"{self.source}: the id column {column.name!r} is {dtype}, and two sides may write such values "
                     "differently: cast it to an integer or to text, in the same way on both sides"
                 )
-        texts = [name for name, dtype in batch.schema.items() if dtype != pl.Binary]
-        return batch.with_columns(pl.col(texts).cast(pl.String))
+            if dtype.is_float() or dtype.is_decimal():
+                column = self._whole(column)
+            text = column if dtype == pl.Binary else column.cast(pl.String)
+            found.append(whole_spelled(text) if dtype == pl.String else text)
+        return pl.DataFrame(found)
+
+    def _whole(self, column: pl.Series) -> pl.Series:
+        """An id column of numbers with decimals, which pandas makes of whole ones where some are missing."""
+        values = column.cast(pl.Float64).fill_nan(None)
+        odd = ((values != values.floor()) | (values.abs() >= _EXACT)).fill_null(False)
+        if odd.any():
+            row = int(odd.arg_max() or 0)
+            raise DataError(
+                f"{self.source}: row {self.total + row} (counted from 0) has the id {column[row]!r} in the column "
+                f"{column.name!r}, which is not a whole number below 2^53: write ids as text, alike on both sides"
+            )
+        return values.cast(pl.Int64)
 
     def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> bytearray:
         columns, found = [self._encoded(column) for column in batch], bytearray()
@@ -197,7 +233,7 @@ class Reading:
 
 
 def without_repeats(reading: Reading, read: bytearray, at: bytearray, *, unique: bool = False) -> Ids:
-    """Everything that was read, hashes and rows, without what is there more than once."""
+    """Ids from all hashes and rows that were read, without those that are there more than once."""
     hashes, rows = np.frombuffer(read, np.uint8).reshape(-1, _SIZE), np.frombuffer(at, np.int64)
     keep, repeated, example = distinct(hashes)
     where = None if example is None else (int(rows[example[0]]), int(rows[example[1]]))
@@ -208,7 +244,7 @@ def without_repeats(reading: Reading, read: bytearray, at: bytearray, *, unique:
 
 
 def repeats_error(source: str, where: tuple[int, int], repeated: int) -> DataError:
-    """So many ids are in several rows, one of them in these two."""
+    """Error: so many ids are in several rows, one of them in these two."""
     return DataError(
         f"{source}: rows {where[0]} and {where[1]} have the same id, and {repeated} ids are in several rows: make them "
         "unique"
@@ -216,7 +252,7 @@ def repeats_error(source: str, where: tuple[int, int], repeated: int) -> DataErr
 
 
 def distinct(hashes: NDArray[np.uint8]) -> tuple[NDArray[np.bool_], int, tuple[np.int64, np.int64] | None]:
-    """Which hashes (or keys) are there once, how many more often, and the first two places of such a one."""
+    """Mask of the hashes (or keys) that are there once, the number of others, and the first two places of one."""
     keep = np.ones(len(hashes), np.bool_)
     words = hashes.view(np.uint64)
     some = _alike(words[:, 0])  # few, as a rule: whole hashes are sorted for them alone
@@ -242,14 +278,20 @@ def _alike(words: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _present(batch: pl.DataFrame) -> pl.Series:
-    """Where no id column is null or empty: in CSV files the two can't be told apart."""
+    """Mask of the rows in which no id column is null or empty: in CSV files the two can't be told apart."""
     empty = {pl.String: "", pl.Binary: b""}
     kinds = {name: dtype.base_type() for name, dtype in batch.schema.items()}
     each = [pl.col(name).is_not_null() & (pl.col(name) != pl.lit(empty[kind])) for name, kind in kinds.items()]
     return batch.select(pl.all_horizontal(each).alias("present"))["present"]
 
 
-def _count(batch: pl.DataFrame, wrong: Callable[[pl.Expr], pl.Expr]) -> int:
-    """In how many rows a text column is so."""
-    texts = [wrong(pl.col(name)) for name, dtype in batch.schema.items() if dtype == pl.String]
-    return int(batch.select(pl.any_horizontal(texts).sum()).item()) if texts else 0
+def _count(
+    batch: pl.DataFrame, so: Callable[[pl.Expr], pl.Expr], each: Callable[..., pl.Expr] = pl.any_horizontal
+) -> int:
+    """Number of rows in which a text column is so, or each one."""
+    texts = [so(pl.col(name)) for name, dtype in batch.schema.items() if dtype == pl.String]
+    return int(batch.select(each(texts).sum()).item()) if texts else 0
+
+
+def _readable(part: str | bytes) -> str:
+    return part if isinstance(part, str) else part.decode(errors="replace")

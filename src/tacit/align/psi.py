@@ -41,6 +41,7 @@ from tacit.align.control import decoded, expect, unhex
 from tacit.align.curve import Engine, Points
 from tacit.contracts import Link, Message
 from tacit.errors import ProtocolError, RefusedError, UsageError
+from tacit.progress import Count
 from tacit.wire.codec import control
 
 __all__ = ["CHUNK", "DOMAIN", "SHORT", "WINDOW", "Matched", "common", "intersect", "recv_mask", "send_mask"]
@@ -54,7 +55,7 @@ _HELLO = {"protocol": str, "count": int, "cap": int, "minimum": int, "nonce": st
 
 @dataclass(frozen=True)
 class Matched:
-    """Which of a party's ids the peer has as well."""
+    """Ids of a party that the peer has as well."""
 
     # into the hashes that were passed, in the order of those hashes' bytes. Both parties have this order and neither
     # chose it, and it stays common to all parties when some of the rows are left out. (matches,) int64
@@ -73,7 +74,7 @@ def intersect(  # all that one side of the protocol needs, by name
     cap: int,
     minimum: int,
     admit: Callable[[int], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count | None = None,
     patience: float = 600.0,
     random: Callable[[int], bytes] = secrets.token_bytes,
 ) -> Matched:
@@ -111,14 +112,14 @@ def intersect(  # all that one side of the protocol needs, by name
     if len(positions) < minimum:
         raise RefusedError(
             "minimum",
-            f"{len(positions)} ids are common with {link.peer}, fewer than the minimum of {minimum}: nothing is "
-            "returned; check that both mean the same ids, spelled alike",
+            f"{len(positions)} ids are common with {link.peer}, fewer than the {minimum} that the contract asks for "
+            "([alignment] smallest_set): nothing is returned; check that both mean the same ids, spelled alike",
         )
     return Matched(positions, peer_count)
 
 
 def common(matches: Sequence[Matched]) -> tuple[NDArray[np.int64], Iterator[NDArray[np.bool_]]]:
-    """What a label party has in common with all its peers, from what it has in common with each.
+    """Rows that a label party has in common with all its peers, from those in common with each.
 
     Returns its positions in the common order, and for each peer which of the matches with that peer stay. Once each
     peer has got its mask (`send_mask`), all parties hold the same rows in the same order.
@@ -155,7 +156,7 @@ def send_mask(link: Link, mask: NDArray[np.bool_]) -> None:
 
 
 def recv_mask(link: Link, count: int, *, patience: float = 86_400.0) -> NDArray[np.bool_]:
-    """Which of the `count` rows in common with this peer stay; it may be busy with the others' for hours."""
+    """Receive which of the `count` rows in common with this peer stay; it may be busy with the others' for hours."""
     parts = []
     for step, rows in enumerate(_mask_chunks(count)):
         message = expect(link, "matches", step, patience)
@@ -167,13 +168,13 @@ def recv_mask(link: Link, count: int, *, patience: float = 86_400.0) -> NDArray[
 
 
 def _mask_chunks(count: int) -> list[int]:
-    """How many rows of bits each message of a mask has."""
+    """Rows of bits in each message of a mask."""
     rows = -(-count // (SHORT * 8))
     return [min(CHUNK, rows - at) for at in range(0, rows, CHUNK)]
 
 
 def _peer_hello(link: Link, own: Mapping[str, Any], patience: float) -> tuple[int, bytes]:
-    """How many ids the peer has, and its nonce; what can be refused before the work has been."""
+    """Receive the number of the peer's ids, and its nonce; refuse what can be refused before the work."""
     theirs = decoded(expect(link, "commitment", 0, patience), _HELLO)
     for name in ("protocol", "cap", "minimum"):
         if theirs[name] != own[name]:

@@ -31,7 +31,7 @@ _KEY = b"tacit rows key 1"
 
 @dataclass(frozen=True)
 class Agreed:
-    """What all parties of a run have in common."""
+    """Seed, key and commitments, which all parties of a run have in common."""
 
     seed: int  # draws the batches, at least 0 and below 2^63
     key: bytes  # for keyed digests, so that a digest of rows tells an outsider nothing
@@ -47,7 +47,7 @@ def new_nonce() -> bytes:
 
 
 def commit(name: str, nonce: bytes) -> bytes:
-    """What a party says about its nonce at first. The name is in it, so nobody can pass off another's as its own.
+    """Commitment of a party to its nonce. The name is in it, so nobody can pass off another's as its own.
 
     >>> commit("clinic", bytes(32)) == commit("registry", bytes(32))
     False

@@ -26,6 +26,13 @@ def check_columns(source: Source, columns: Sequence[str]) -> None:
         _open(source, columns)
 
 
+def columns_in(source: Source) -> list[str]:
+    """The names of a source's columns."""
+    with _reading(source):
+        frame = source.lazy() if isinstance(source, pl.DataFrame) else scan(Path(source))
+        return frame.collect_schema().names()
+
+
 def load(source: Source, rows: NDArray[np.int64], columns: Sequence[str]) -> pl.DataFrame:
     """The named columns of the rows with these numbers, counted from 0 (after the header), in this order.
 
@@ -88,15 +95,15 @@ def _batches(source: Source, columns: Sequence[str], size: int) -> Iterator[pl.D
 
 
 def rows_error(source: Source, count: int, missing: int) -> DataError:
-    """What to raise where a source lacks so many of the rows that were aligned."""
+    """Error: a source lacks so many of the rows that were aligned."""
     return DataError(
-        f"{_name(source)} has no longer all of the {count} aligned rows ({missing} are missing): put the file back "
+        f"{_name(source)} no longer has all of the {count:,} aligned rows ({missing} are missing): put the file back "
         "that was aligned, or run `tacit align --again` on all sides"
     )
 
 
 def _name(source: Source) -> str:
-    """What to call it in errors."""
+    """Name of a source in errors."""
     return "the table" if isinstance(source, pl.DataFrame) else str(source)
 
 
@@ -110,7 +117,7 @@ def _reading(source: Source) -> Iterator[None]:
 
 
 def _cause(source: Source, error: Exception) -> str:
-    """What is wrong with the file, with the line where that can be told."""
+    """Words for what is wrong with a file, with the line where that can be told."""
     if isinstance(source, str | Path) and _suffix(source) in _SEPARATORS and "utf-8" in str(error).lower():
         with Path(source).open("rb") as lines:
             for number, line in enumerate(lines, 1):
@@ -146,7 +153,8 @@ def scan(path: Path) -> pl.LazyFrame:
             "polars table"
         )
     if not path.is_file():
-        raise DataError(f"{path} can't be read (it is no file): check the path, or put it there")
+        why = "not a regular file" if path.exists() else "no such file"
+        raise DataError(f"{path} can't be read ({why}): check the path, or put it there")
     if kind in _SEPARATORS:
         return pl.scan_csv(path, glob=False, infer_schema=False, separator=_SEPARATORS[kind])
     return pl.scan_parquet(path, glob=False)

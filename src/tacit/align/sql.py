@@ -128,13 +128,13 @@ def text_of(query: str) -> sql.TextClause:
 
 
 def not_run(name: str, url_from: str, error: sql.exc.SQLAlchemyError) -> DataError:
-    """What the database says of a query in which no value stands."""
+    """Error of a database about a query in which no value stands."""
     said = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
     return DataError(f"{name} can't be run: {said}: correct it, or {url_from}")
 
 
 def failed(name: str, error: sql.exc.SQLAlchemyError) -> DataError:
-    """What happened to rows, without what the database says: it may repeat their values."""
+    """Error of a database about rows, without its words: they may repeat values."""
     code = getattr(getattr(error, "orig", None), "sqlstate", None)
     return DataError(
         f"{name} failed with a {type(error).__name__}{f' (SQLSTATE {code})' if code else ''}: look into the log of "
@@ -149,7 +149,7 @@ def table_of(name: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> 
 
 
 def _column(source: str, name: str, values: Sequence[Any]) -> pl.Series:
-    """One column; decimal numbers become floats, whose spelling does not hang on the rows beside them."""
+    """Column of a query; decimal numbers become floats, whose spelling does not hang on the rows beside them."""
     plain = [float(value) if isinstance(value, Decimal) else value for value in values]
     try:
         numbers = any(isinstance(value, float) for value in plain)

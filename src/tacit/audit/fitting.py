@@ -79,6 +79,7 @@ def trained(  # each setting of a training by name; callers differ in most of th
     loss: Loss,
     rate: float = 5e-3,
     decay: float = 1e-4,
+    batch: int = _BATCH,
 ) -> None:
     """Fit a network in place by AdamW: of all checks it keeps the weights that were best on the rows held out.
 
@@ -93,7 +94,7 @@ def trained(  # each setting of a training by name; callers differ in most of th
     with torch.enable_grad():
         for start in range(0, updates, every):
             steps = min(every, updates - start)
-            draw = source.uniform((steps, min(_BATCH, fit.numel())), dtype=torch.float64, device=z.device)
+            draw = source.uniform((steps, min(batch, fit.numel())), dtype=torch.float64, device=z.device)
             picked = fit[(draw * fit.numel()).long().clamp_max(fit.numel() - 1)]  # (steps, batch)
             for step, some in enumerate(picked, start):
                 falling = (1 + math.cos(math.pi * step / updates)) / 2  # like a cosine, after a short rise

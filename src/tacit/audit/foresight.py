@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from tacit.audit.attacks import chosen
+from tacit.audit.attacks import attack, chosen
 from tacit.audit.gate import Figure
 from tacit.audit.run import Finding, attack_all
 from tacit.audit.standard import STEERING, joined
-from tacit.contracts import Protection, View
+from tacit.contracts import Attack, Protection, View
 
 QUICK = chosen(lambda known: known.steers)
 """The attacks that decide whether a run goes on: the strongest that take less than a second on some batches."""
@@ -72,15 +73,15 @@ def figures(findings: list[Finding], on: Literal["batches", "visits"]) -> list[F
 
 def on_batches(sent: Sent, labels: Tensor, *, seed: int, attacks: tuple[str, ...] = QUICK) -> list[Figure]:
     """The quick attacks on single messages; one that can't run here is left out, as those on batches of one class."""
-    noise = torch.Generator().manual_seed(seed)
-    skipped: dict[str, str] = {}
-    return figures(attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped=skipped), "batches")
+    return figures(_attacked(sent, labels, [attack(name) for name in attacks], seed), "batches")
 
 
 def on_visits(sent: Sent, labels: Tensor, *, seed: int) -> list[Figure]:
     """The attacks on all visits of an example together, be it one so far."""
+    return figures(_attacked(sent, labels, joined(STEERING), seed), "visits")
+
+
+def _attacked(sent: Sent, labels: Tensor, attacks: Sequence[Attack], seed: int) -> list[Finding]:
+    """What each attack found that these labels let run."""
     noise = torch.Generator().manual_seed(seed)
-    skipped: dict[str, str] = {}
-    return figures(
-        attack_all(sent.view, labels, joined(STEERING), noise=noise, clean=sent.clean, skipped=skipped), "visits"
-    )
+    return attack_all(sent.view, labels, attacks, noise=noise, clean=sent.clean, skipped={})

@@ -13,6 +13,7 @@ from tacit.audit.facts import Facts
 from tacit.audit.run import Finding, attack_all
 from tacit.contracts import Attack, View
 from tacit.errors import UsageError
+from tacit.progress import Count
 
 Tried = str | tuple[str, Mapping[str, Any]]
 """An attack by its name, with its options where it has some."""
@@ -43,8 +44,6 @@ JOINED = tuple(each for each in _joined(lambda known: True) if each not in ACCUM
 STEERING = _joined(lambda known: known.steers)
 """Those of both whose findings decide whether a training under a limit goes on."""
 
-Progress = Callable[[int, int], None]
-
 
 def on_batches(
     view: View,
@@ -52,7 +51,7 @@ def on_batches(
     labels: Tensor,
     *,
     seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    progress: Count = lambda done, total: None,
     skipped: MutableMapping[str, str] | None = None,
 ) -> list[Finding]:
     """Every attack on single batches.
@@ -77,7 +76,7 @@ def on_visits(
     labels: Tensor,
     *,
     seed: int = 0,
-    progress: Progress = lambda done, total: None,
+    progress: Count = lambda done, total: None,
     skipped: MutableMapping[str, str] | None = None,
 ) -> list[Finding]:
     """The attacks that add up all visits of one example; the arguments are those of `on_batches`."""
@@ -101,7 +100,7 @@ def _tried(
     clean: Tensor | None,
     labels: Tensor,
     seed: int,
-    progress: Progress,
+    progress: Count,
     skipped: MutableMapping[str, str] | None,
 ) -> list[Finding]:
     """Each attack by itself with the same randomness, so that a finding does not depend on who came before."""

@@ -11,8 +11,8 @@ from tacit._version import __version__
 from tacit.cli._ending import DEBUG, Verbs, end_with
 from tacit.cli._options import flag
 from tacit.cli.audit import audit
+from tacit.cli.check import check
 from tacit.cli.demo import demo
-from tacit.cli.doctor import doctor
 from tacit.cli.ledger import ledger
 from tacit.cli.predict import export, predict, serve
 from tacit.cli.run import align, status, train
@@ -39,7 +39,7 @@ def tacit(
     ] = False,
     debug: Annotated[bool, flag(f"Show a traceback with every error; {DEBUG}=1 does the same.", "--debug")] = False,
 ) -> None:
-    """Companies train one model on their joint data; none shows another a row, and what messages tell is limited.
+    """Companies train one model on their joint data without exchanging rows; leakage is measured and limited.
 
     Begin with `tacit demo`; the docs are in docs/ of the repository. Every verb has --help with an example, --json and
     --quiet.
@@ -52,10 +52,9 @@ def tacit(
 
 
 PANELS = {
-    "Between companies": (init, trust, rotate, contract, align, train, status, predict, serve, export),
+    "Between companies": (init, trust, rotate, contract, check, align, train, status, predict, serve, export),
     "Seeing what leaks": (demo, audit, ledger, dashboard),
     "Lab": (sweep, choose),
-    "Help and upkeep": (doctor,),
 }
 """The verbs, as the help groups them."""
 

@@ -1,7 +1,7 @@
 """How a command ends: a mistake is one line on the error stream and an exit code; a traceback is for `--debug` alone.
 
-0 done; 1 a finding, a broken limit, a problem found by the doctor; 2 wrong use, or a file or disk that refuses; 3 peer
-or network; 70 a bug of ours; 130 interrupted; 141 whoever read the output has gone away.
+0 done; 1 a finding, a broken limit, a problem that a check found; 2 wrong use, or a file or disk that refuses; 3 a peer
+or the network; 70 a bug of ours; 130 interrupted; 141 whoever read the output has gone away.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tacit.plugins import names
 
 if TYPE_CHECKING:
     from tacit.lab.data.rows import Data
-    from tacit.views.progress import Show
+    from tacit.progress import Progress
 
 
 def flag(told: str, *names: str, **more: Any) -> Any:
@@ -36,7 +36,7 @@ def argument(told: str, metavar: str) -> Any:
 
 # --- names that the shell completes, listed without importing what they name ------------------------------------------
 
-protections = functools.partial(names, "tacit.protect.gradient")
+protections = functools.partial(names, "tacit.split.protect.gradient")
 attacks = functools.partial(names, "tacit.audit.attacks")
 
 
@@ -134,6 +134,9 @@ class Lab:
     data: Annotated[str, option(_NAMED, "NAME", autocompletion=_NAMES)] = "flights"
     folder: Annotated[Path | None, option("Where the data set's files are.", "DIR", "--folder")] = None
     rows: Annotated[int | None, option("Use only so many rows. [default: all]", "N", min=100)] = None
+    sample: Annotated[
+        float | None, option("Use a share of the rows, drawn at random. [default: all]", "SHARE", min=0.0, max=1.0)
+    ] = None
     bad: Annotated[
         Literal["raise", "skip"], option("Stop at a row that can't be read, or leave it out and count it.")
     ] = "raise"
@@ -144,16 +147,17 @@ class Lab:
     seeds: Seeds = 1
     batch_size: Annotated[int | None, option("Rows of a batch. [default: the papers', or 1024]", "N", min=2)] = None
     learning_rate: Annotated[float | None, option("Of Adam. [default: the papers', or 0.001]", "RATE")] = None
+    bottom_rate: Annotated[float | None, option("Of the bottom's Adam. [default: that of the top]", "RATE")] = None
     device: Annotated[str, option("cpu, cuda, or auto: CUDA where there is one.", "NAME", autocompletion=_DEVICES)] = (
         "auto"
     )
 
-    def load(self, show: Show) -> Data:
+    def load(self, show: Progress) -> Data:
         """The data set, with a bar while it is read."""
         from tacit.lab.data import load
 
         return load(
-            self.data, folder=self.folder, rows=self.rows, bad=self.bad, cache=self.cache,
+            self.data, folder=self.folder, rows=self.rows, sample=self.sample, bad=self.bad, cache=self.cache,
             progress=lambda done, total: show(f"loading {self.data}", done, total),
         )  # fmt: skip
 

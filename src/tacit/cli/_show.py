@@ -19,8 +19,9 @@ from tacit.errors import TacitError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from tacit.company.plans import Plan
     from tacit.lab.trial import Trial
-    from tacit.views.report.document import Report
+    from tacit.report.document import Report
 
 _LONGEST = 30  # a word up to here is never broken
 _SHORTEST = 8  # what is left of a column of words on the smallest screen
@@ -50,6 +51,19 @@ def making_folder(path: Path) -> Iterator[None]:
         if new and not any(path.iterdir()):
             path.rmdir()
         raise
+
+
+def print_plan(title: str, plan: Plan) -> None:
+    """What would be sent, each sentence on lines of its own."""
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    screen = console(110)
+    screen.print(f"\n[bold]{escape(title)}[/bold]")
+    for words in plan.sent:
+        screen.print(Padding(escape(plain(words)), (0, 0, 0, 2)))
+    for words in plan.warnings:
+        screen.print(Padding(f"[red]{escape(plain(words))}[/red]", (0, 0, 0, 2)))
 
 
 def groups(text: str) -> str:

@@ -13,10 +13,10 @@ from tacit.cli._one_shot import print_report as print_exchange_report
 from tacit.cli._options import Folder, Json, Quiet, Run, option
 from tacit.cli._show import making_folder, print_report
 from tacit.errors import UsageError
-from tacit.views.progress import one_bar
+from tacit.progress import one_bar
 
 if TYPE_CHECKING:
-    from tacit.views.report.document import Report
+    from tacit.report.document import Report
 
 
 def audit(  # typer reads each option from a parameter
@@ -39,11 +39,11 @@ def audit(  # typer reads each option from a parameter
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Attack what was sent with everything there is, and write a report.
+    """Run every attack on a recorded run, and write a report.
 
     Of a run it replays what the party recorded, also while the training goes on: a label party learns what its
     gradients gave away about labels, a feature party what its embeddings gave away about its columns. Of a training in
-    one exchange, once it is over, a label party's flips are drawn and measured again beside their certificate, and a
+    one exchange, once it is over, a label party's flips are drawn and measured again beside the label bound, and a
     feature party's embedding is attacked again as it was before it left. Of anybody else's system it takes the messages
     from one .npz file, with arrays gradients, labels, ids, embeddings, clean and inputs; --side label judges by
     embeddings and inputs, without it gradients and labels are needed.
@@ -88,9 +88,10 @@ def _audited(
     where: Path | None, messages: Path | None, batch_size: int, side: Literal["features", "label"] | None,
     limit: float | None, out: Path | None, *, quiet: bool,
 ) -> tuple[Report, tuple[Path, Path]]:  # fmt: skip
-    from tacit.company.audit import audit_files, audit_run, find_run
-    from tacit.company.seals import write_report
-    from tacit.views.report.rendering import write
+    from tacit.company.audit import audit_run, find_run
+    from tacit.report.rendering import write
+    from tacit.report.seals import write_report
+    from tacit.split.audit import audit_files
 
     run = None if where is None else find_run(where)[1]
     target = out if out is not None else run or Path()

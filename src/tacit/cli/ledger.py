@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,7 +59,7 @@ def _coins_of(party: Path, *, check: bool) -> dict[str, Any] | None:
     if not (party / "coins").exists():
         return None
     from tacit.company.folder import Folder
-    from tacit.one_shot.book import open_book
+    from tacit.labels.book import open_book
 
     opened = Folder(party)
     with closing(open_book(party / "coins", opened.secret)) as book:
@@ -73,12 +74,12 @@ def _print_coins(told: dict[str, Any], *, quiet: bool) -> None:
         figures = (f"{one['rows']:,}", f"{one['auc']:.4f}", f"{one['odds']:.3f}")
         rows.append([one["run"], one["label"], ", ".join(one["partners"]), *figures])
     head = ["run", "label", "to", "rows", "leak AUC", "odds"]
-    print_table("Labels that left, each flipped once for good", head, rows, words=(0, 1, 2))
+    print_table("Labels that were sent, each randomized once and for good", head, rows, words=(0, 1, 2))
     screen = console()
     screen.print(
         f"{told['labels']:,} labels are frozen as they were sent. Over all releases together the leak AUC of any "
-        f"{told['unit']} is at most {told['auc']:.4f}, and its odds change by at most a factor of {told['odds']:.4g}: "
-        "a bound, whoever compares notes."
+        f"{told['unit']} is at most {told['auc']:.4f}, and its odds change by at most a factor of {told['odds']:.4g} "
+        f"(epsilon {math.log(told['odds']):.3f}): a bound, whoever compares notes."
     )
     if quiet:
         return
@@ -96,7 +97,7 @@ def _print_coins(told: dict[str, Any], *, quiet: bool) -> None:
 def _shipped_of(party: Path) -> dict[str, Any] | None:
     if not (party / "embeddings").exists():
         return None
-    from tacit.one_shot.shipments import Shipments
+    from tacit.company.shipments import Shipments
 
     book = Shipments(party / "embeddings")
     return {"shipments": [dataclasses.asdict(one) for one in book.all()], "versions": book.versions()}
@@ -107,8 +108,8 @@ def _print_shipments(told: dict[str, Any]) -> None:
         [one["run"], one["partner"], f"{one['rows']:,}", one["form"], f"{one['worst']:.3f}"]
         for one in told["shipments"]
     ]
-    head = ["run", "to", "rows", "form", "read at most"]
-    print_table("Embeddings that left, each attacked before", head, rows, words=(0, 1, 3))
+    head = ["run", "to", "rows", "form", "recovered, at most"]
+    print_table("Embeddings that were sent, each attacked before", head, rows, words=(0, 1, 3))
     for versions, count in told["versions"].items():
         many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")

@@ -13,7 +13,7 @@ from tacit.cli._ending import interruptible
 from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, argument, flag, option, party_folder
 from tacit.cli._show import plain, print_table, tell
 from tacit.cli.run import alarm_of, waiting_of
-from tacit.views.progress import one_bar
+from tacit.progress import one_bar
 
 
 def predict(  # typer reads each option from a parameter
@@ -43,7 +43,7 @@ def predict(  # typer reads each option from a parameter
     """Score a file with the model of a finished run, together with the other parties.
 
     All parties give this command at the same time, each in its folder; it waits for them. Killed or cut off, the same
-    command goes on where it was. The label party names a file with the ids of party.toml and its own columns, and gets
+    command resumes. The label party names a file with the ids of party.toml and its own columns, and gets
     the scores of all its rows, in the order of the file; the feature parties answer from their tables. Before anything
     is sent, both sides compare the versions of their halves.
 
@@ -64,7 +64,7 @@ def predict(  # typer reads each option from a parameter
     from tacit.serve.scores import Written
 
     path = party_folder(None, folder)
-    kept = interruptible(lambda: f"what has come whole is in {path / 'runs'}: the same command goes on where it was")
+    kept = interruptible(lambda: f"what has come whole is in {path / 'runs'}: the same command resumes")
     with kept, one_bar(quiet=quiet, first="loading the model", unit="rows") as show:
         telling = Telling(
             progress=show, waiting=waiting_of(show), alarm=alarm_of,
@@ -89,15 +89,12 @@ def predict(  # typer reads each option from a parameter
 
 def predicted_of(party: Path) -> list[dict[str, Any]]:
     """What left for predictions, of all runs of a party, oldest first."""
-    from tacit.company import seals
-    from tacit.company.run_files import PREDICTIONS
+    from tacit.company.aligned import facts_of
+    from tacit.company.facts import PREDICTION
+    from tacit.company.folder import Folder as Opened
 
-    found = [
-        {"run": path.parent.name, **line}
-        for path in sorted(party.glob(f"runs/*/{PREDICTIONS}"))
-        for line in seals.read(path)
-    ]
-    return sorted(found, key=lambda line: str(line["time"]))
+    facts = facts_of(Opened(party)) if (party / "facts.sqlite").exists() else None
+    return facts.records(PREDICTION) if facts is not None else []
 
 
 def print_predictions(predicted: list[dict[str, Any]]) -> None:
@@ -119,6 +116,9 @@ def serve(
             "Host and port of HTTP. [default: as party.toml says, or 127.0.0.1:7080; a feature party: none]", "ADDRESS"
         ),
     ] = None,
+    behind_proxy: Annotated[
+        bool, flag("Listen where others reach it, for a proxy before it ends slow clients.", "--behind-proxy")
+    ] = False,
     override: Override = None,
     reason: Reason = None,
     as_json: Json = False,
@@ -133,8 +133,8 @@ def serve(
     given.
 
     A feature party learns which of its rows are asked for, and when. Nobody sees a score but who asks the label party.
-    With TACIT_SERVE_TOKEN set, requests need it as a bearer token. SIGTERM or Ctrl-C ends the service, after what is
-    under way; the log, a line of JSON for each event, is on the error stream.
+    With TACIT_SERVE_TOKEN set, requests need it as a bearer token: 32 signs or more. SIGTERM or Ctrl-C ends the
+    service, after what is under way; the log, a line of JSON for each event, is on the error stream.
 
     Examples:
 
@@ -142,14 +142,14 @@ def serve(
 
     `tacit serve --folder airport`
     """
-    from tacit.serve.online import log_to_stderr
+    from tacit.serve.log import log_to_stderr
     from tacit.serve.serve import serve as run
 
     def told(address: str) -> None:
         typer.echo(json.dumps({"http": address}) if as_json else address)
 
     run(
-        party_folder(None, folder), http=http, told=told, override=override, reason=reason,
+        party_folder(None, folder), http=http, behind_proxy=behind_proxy, told=told, override=override, reason=reason,
         log=(lambda *_, **__: None) if quiet else log_to_stderr,
     )  # fmt: skip
 
@@ -166,7 +166,7 @@ def export(
     """Copy this party's trained half out of its run, with its verdict in the file's metadata.
 
     Whatever the umask, only its owner can read it. Of a training in one exchange it is a folder: the label party's
-    private model, with and without partners, or the feature party's bottom and ranks; about.json has the metadata.
+    private model, with and without partners, or the feature party's bottom and cells; about.json has the metadata.
     A run that broke its limit, or whose limit nobody has judged, is refused with exit code 1. Who lets it out all the
     same is on record in the run's folder and in its report.
 
@@ -179,5 +179,5 @@ def export(
     from tacit.company.export import export as let_out
 
     path = let_out(party_folder(run, folder), out, override=override, reason=reason)
-    words = f"{path} holds this party's half" + ("; the override is on record" if override else "")
+    words = f"This party's half of the model is now in {path}" + ("; the override is on record" if override else "")
     tell({"file": str(path), "override": override}, str(path), words, as_json=as_json, quiet=quiet)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._exchanged import Exchange, FeatureLimit, choose_exchange, sweep_exchange
+from tacit.cli._exchanged import Exchange, choose_exchange
 from tacit.cli._options import Json, Lab, Quiet, attacks, complete_list, flag, option, spread
 from tacit.cli._show import console, leak, make_folder, print_table
 from tacit.errors import UsageError
-from tacit.views.progress import one_bar
+from tacit.progress import one_bar
 
 if TYPE_CHECKING:
     from tacit.lab.choosing import Choice, Point
@@ -43,10 +43,7 @@ class Asked(Lab):
 @spread
 def sweep(
     asked: Asked,
-    exchange: Exchange,
-    out: Annotated[
-        Path | None, option("Results and picture. [default: runs/sweep-DATA or runs/one-shot-DATA]", "DIR")
-    ] = None,
+    out: Annotated[Path | None, option("Results and picture. [default: runs/sweep-DATA]", "DIR")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -56,16 +53,8 @@ def sweep(
     at the cut and at the first layer. One Parquet file holds every figure, and a picture the trade-off. Interrupted,
     the same command goes on with the wave that it was in.
 
-    With --label-limit it is one-shot training that is swept over instead: mechanism, width, noise and learner, beside
-    what they are compared with. It is what `tacit choose --label-limit` tries, in the same folder, without its advice.
-
     Example: `tacit sweep --data flights --protect marvell,matched --strengths 4`
-
-    Example: `tacit sweep --label-limit 0.6 --odds 2.7 --widths 1,8,32 --rows 20000`
     """
-    if exchange.asked:
-        sweep_exchange(asked, exchange, out or asked.usual("one-shot"), as_json=as_json, quiet=quiet)
-        return
     target = out or asked.usual("sweep")
     done = _swept(asked, target, quiet=quiet)
     from tacit.lab.choosing import not_tried
@@ -88,11 +77,10 @@ def choose(
     asked: Asked,
     exchange: Exchange,
     limit: Annotated[float, option("The leak AUC that no attack may reach; 0.5 is a coin flip.", "AUC")] = 0.6,
-    feature_limit: FeatureLimit = None,
     source: Annotated[Path | None, option("Choose from a finished sweep's results.parquet.", "FILE", "--from")] = None,
     out: Annotated[
         Path | None,
-        option("Results and picture. [default: that of --from, runs/sweep-DATA or runs/one-shot-DATA]", "DIR"),
+        option("Results and picture. [default: that of --from, or runs/sweep-DATA]", "DIR"),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -103,21 +91,18 @@ def choose(
     layers, all parts of the training and all seeds. Exit code 1 where no setting holds the limit: then the nearest is
     named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
 
-    With --label-limit it is about one-shot training instead: over coins, widths, noise and learners, what each is worth
-    at that leak AUC of a label and what decoders read of the features, beside embeddings without labels, split
-    training, no protection and no partner. Of the other options it takes --data, --folder, --rows, --seeds,
-    --bad, --cache and --out. Exit code 1 where nothing that holds both limits is worth a partner.
+    With --label-limit it is about one exchange instead: no label at all first, then flips at each limit, in so many
+    bits a row; of each the test AUC, the bound on a label, and what decoders read of the features at worst, of
+    anything and of a conjunction of columns. Of the other options it takes --data, --folder, --rows, --sample,
+    --seeds, --bad and --cache.
 
     Example: `tacit choose --limit 0.6 --from runs/sweep-flights`
 
-    Example: `tacit choose --label-limit 0.6 --odds 3 --feature-limit 0.8 --rows 20000`
+    Example: `tacit choose --label-limit 0.6,0.75 --odds 3 --bits 1,2,3 --rows 20000`
     """
     if exchange.asked:
-        target = out or asked.usual("one-shot")
-        choose_exchange(asked, exchange, feature_limit, target, as_json=as_json, quiet=quiet)
+        choose_exchange(asked, exchange, as_json=as_json, quiet=quiet)
         return
-    if feature_limit is not None:
-        raise UsageError("--feature-limit is for one-shot training: give --label-limit too, as 0.6")
     from tacit.lab.choosing import check_limit
     from tacit.lab.drawing import draw_sweep
 
@@ -174,7 +159,7 @@ def _swept(asked: Asked, out: Path, *, quiet: bool) -> Sweep:
         return run(
             asked.load(show), protect=names, strengths=asked.strengths, attacks=tried, out=out, progress=show,
             seeds=asked.seeds, epochs=asked.epochs, batch_size=asked.batch_size, learning_rate=asked.learning_rate,
-            device=asked.device, cluster=asked.cluster, thorough=not asked.quick,
+            bottom_rate=asked.bottom_rate, device=asked.device, cluster=asked.cluster, thorough=not asked.quick,
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tacit.disk import replaced
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tacit.views.web.serving import Dashboard
+    from tacit.report.web.serving import Dashboard
 
 
 def dashboard(
@@ -43,9 +43,9 @@ def dashboard(
 
     `tacit dashboard airline --port 7000 --open`
     """
-    from tacit.serve.listening import is_loopback
-    from tacit.views.web.access import token_in
-    from tacit.views.web.serving import Dashboard
+    from tacit.listening import is_loopback
+    from tacit.report.web.access import token_in
+    from tacit.report.web.serving import Dashboard
 
     roots = run_folders(runs)
     remote = not is_loopback(host)

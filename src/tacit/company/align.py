@@ -26,18 +26,20 @@ from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import Source
-from tacit.company.aligned import Aligned, aligned, alignment_of, copy_table, has_begun, store
+from tacit.company.aligned import Aligned, Log, aligned, alignment_of, copy_table, counted_facts, has_begun, store
 from tacit.company.check import check_table
+from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet, server
-from tacit.company.split_history import check_promise
+from tacit.company.overrides import restored
+from tacit.company.ways import way_of
 from tacit.config import Terms
 from tacit.contracts import Link
 from tacit.disk import held, make_folder, storing
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
-from tacit.views.progress import Show
+from tacit.progress import Progress
 from tacit.wire.codec import control, read_control
-from tacit.wire.line import Alarm, Waiting, last_words, refused_by
+from tacit.wire.line import Alarm, Waiting, leave, leaving, refused_by
 
 __all__ = ["Found", "Source", "Work", "align"]
 
@@ -51,10 +53,11 @@ def align(  # the protocol from top to bottom, in the order of its messages
     ids: str | Sequence[str] | None = None,
     again: bool = False,
     cluster: str | None = None,
-    progress: Show = lambda *_: None,
+    progress: Progress = lambda *_: None,
     waiting: Waiting = lambda *_: None,
     alarm: Alarm = lambda *_: None,
     report: Callable[[str], None] = lambda _: None,
+    after_restore: tuple[str, str] | None = None,
 ) -> Aligned:
     """Find the rows that all parties of the contract have, without showing anybody the others.
 
@@ -73,11 +76,14 @@ def align(  # the protocol from top to bottom, in the order of its messages
         waiting: told while a peer lets us wait.
         alarm: told what was refused.
         report: told what became of the table's rows.
+        after_restore: who lets the party align from a folder that is an older copy, and why; it stays on record.
     """
     folder = Folder.at(folder)
     folder.check_pair(folder.terms)
-    check_promise(folder)
+    way_of(folder.terms).check(folder)
     contract, where = folder.terms, folder.run_folder(folder.terms)
+    with counted_facts(folder, ALIGNMENT, restored(where, lambda *_, **__: None, after_restore)):
+        pass  # an older copy is refused before anybody is met
     if alignment_of(folder) is not None and not again:
         return aligned(folder)
     if has_begun(folder):
@@ -158,16 +164,21 @@ class Work:
     own: Ids  # its ids
     engine: Engine  # multiplies
     history: History  # of what peers have asked before
-    progress: Show  # told how far it is
+    progress: Progress  # told how far it is
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
     far: dict[str, tuple[int, int]] = field(default_factory=dict)  # multiplications done and to do, by peer
     telling: Lock = field(default_factory=Lock)  # of several threads one at a time
 
     @classmethod
-    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Show) -> Work:
+    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:
         """That of a party with these ids; every alignment counts, whatever for."""
-        probing, path = folder.config.align, folder.run_folder(folder.terms).parent / "alignments.jsonl"
-        history = History(path, runs=probing.runs_a_month, allow_edits=probing.allow_edits)
+        probing, older = folder.config.align, folder.path / "runs" / "alignments.jsonl"
+        if older.exists():
+            raise UsageError(
+                f"{older} is that of an older version of Tacit, and what it counted is in no limit of this one: remove "
+                "it, and alignments are counted anew from here on"
+            )
+        history = History(Log(folder, ALIGNMENT), runs=probing.runs_a_month, allow_edits=probing.allow_edits)
         return cls(folder, folder.terms, own, engine, history, progress)
 
     def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
@@ -181,29 +192,29 @@ class Work:
     def give_up(self, error: LinkError, command: str) -> None:
         """A link has broken: whoever has been answered by then is not let in again by itself."""
         if self.answered:
-            names = ", ".join(dict.fromkeys(self.answered))
-            raise LinkError(
-                f"{error}; by then {names} had been answered and may know which of its ids are common, so "
-                f"nobody is let in again by itself: ask there what happened, then run {command} on all sides; it "
-                "counts among `[align] runs_a_month`"
-            ) from error
+            raise LinkError(self.after_answers(error, command)) from error
+
+    def after_answers(self, error: LinkError, command: str) -> str:
+        """What there is to say where a link has broken after somebody has been answered."""
+        names = ", ".join(dict.fromkeys(self.answered))
+        return (
+            f"{error}; by then {names} had been answered and may know which of its ids are common, so "
+            f"nobody is let in again by itself: ask there what happened, then run {command} on all sides; it "
+            "counts among `[align] runs_a_month`"
+        )
 
     def run(self, links: Mapping[str, Link]) -> Found:
         """Intersect with every peer, keep what all have, agree on a seed, and see that all ended alike."""
-        with ThreadPoolExecutor(len(links), "tacit-peer") as threads:  # whose end is waited for when links are closed
+        # threads are waited for when links are closed
+        with ThreadPoolExecutor(len(links), "tacit-peer") as threads, leaving(links.values()):
             try:
-                return self._run(links, threads)
-            except RefusedError as error:
-                for link in links.values():
-                    last_words(link, error)
-                raise
+                found = self._run(links, threads)
             except LinkError:
                 if self.folder.config.role == "features":  # nobody else receives from its one link any more
                     _hear_refusal(*links.values())
                 raise
-            finally:
-                for link in links.values():
-                    link.close()
+        leave(links.values(), None)
+        return found
 
     def _run(self, links: Mapping[str, Link], threads: ThreadPoolExecutor) -> Found:
         at_work = [threads.submit(self._intersect, name, link) for name, link in links.items()]
@@ -270,5 +281,7 @@ class Work:
         least = self.contract.alignment.smallest_set
         if len(positions) < least:
             raise RefusedError(
-                "minimum", f"{len(positions)} ids are common to all parties, the contract wants {least} at least"
+                "minimum",
+                f"{len(positions)} ids are common to all parties, fewer than the {least} that the contract asks for "
+                "([alignment] smallest_set)",
             )

@@ -6,10 +6,12 @@ stands. Of an id that is gone since, or that several rows have now, nothing is k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
@@ -20,12 +22,13 @@ from tacit.align.directory import Directory
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import Source, load
 from tacit.company.check import check_table
-from tacit.company.facts import FILE, Alignment, Facts
+from tacit.company.facts import ALIGNMENT, FILE, PREDICTION, SPLIT_RUN, Alignment, Facts
 from tacit.company.folder import Folder
 from tacit.config import Data
 from tacit.errors import DataError, UsageError
-from tacit.one_shot.records import Keys
-from tacit.views.progress import Show
+from tacit.labels.records import Keys
+from tacit.labels.tally import Counted, Restored, Tally
+from tacit.progress import Progress
 
 _GONE = 0.01  # of the table that was aligned, beyond which it must be aligned anew
 
@@ -35,9 +38,14 @@ class Found:
     """What of an alignment is in a table as it is now."""
 
     rows: NDArray[np.int64]  # row numbers in the common order; -1 for an id that is gone
+    keys: Keys  # of the common ids, as the file of facts has them. (rows, 16)
     gone: int  # ids of the whole table that was aligned that are gone, common or not
     own: Ids  # all ids of the table that can be used
     facts: Mapping[str, Any]  # of the file
+
+
+_FOUND: WeakKeyDictionary[Folder, dict[tuple[str, str], Found]] = WeakKeyDictionary()
+"""What was found for an open folder, by alignment and file: a command reads and hashes a table's ids once."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +64,12 @@ class Aligned:
     @property
     def rows(self) -> NDArray[np.int64]:
         """Row numbers in this party's table as it is now, in the common order; -1 for an id that it no longer has."""
-        return self.rows_of(self._folder.data)
+        return self.found(self._folder.data).rows
 
-    def rows_of(self, source: Source) -> NDArray[np.int64]:
-        """The same for another table of this party's."""
-        return self.found(source).rows
+    @property
+    def missing(self) -> int:
+        """Common rows that this party's table no longer has."""
+        return int((self.rows < 0).sum())
 
     def found(self, source: Source) -> Found:
         """What is found in a table as it is now; a file may not change from the first look at it on.
@@ -71,14 +80,18 @@ class Aligned:
             return self._look_up(source, {})
         path, facts = str(source), file_facts(Path(source))
         if path not in self._looked_up:
-            self._looked_up[path] = self._look_up(source, facts)
+            known, name = _FOUND.setdefault(self._folder, {}), (self.id, path)
+            if name not in known or known[name].facts != facts:
+                known[name] = self._look_up(source, facts)
+            self._looked_up[path] = known[name]
         if self._looked_up[path].facts != facts:
             raise DataError(f"{source} was changed while it was read: start again, once it is whole")
         return self._looked_up[path]
 
     def _look_up(self, source: Source, facts: Mapping[str, Any]) -> Found:
         own, book = read_ids(source, self._alignment.columns), facts_of(self._folder)
-        rows = Directory(book.keys_of(own.hashes), own.rows).rows(book.keys(self._alignment))
+        keys = book.keys(self._alignment)
+        rows = Directory(book.keys_of(own.hashes), own.rows).rows(keys)
         gone = int((rows < 0).sum())
         if gone > _GONE * len(rows):
             name = "the table" if isinstance(source, pl.DataFrame) else str(source)
@@ -86,22 +99,71 @@ class Aligned:
                 f"{gone} of the {len(rows)} ids that were aligned are no longer in {name}, or in several rows of it: "
                 "put the table back, or run `tacit align --again` on all sides"
             )
-        return Found(rows[: self.count], gone, own, facts)
+        return Found(rows[: self.count], keys[: self.count].copy(), gone, own, facts)
 
     def table(self, source: Source, columns: Sequence[str]) -> pl.DataFrame:
         """These columns of the party's table, the common rows alone, in the common order; one that is gone is empty."""
-        table = load(source, self.rows_of(source), columns)
+        table = load(source, self.found(source).rows, columns)
         self.found(source)  # it was not changed meanwhile
         return table
 
-    def placeholders(self) -> Keys:
-        """For each common row a key that hangs on its id and on nothing in the table.  (count, 16)"""
-        return facts_of(self._folder).keys(self._alignment)[: self.count]
+    @property
+    def keys(self) -> Keys:
+        """For each common row a key of its id, whatever else is in the table.  (count, 16)"""
+        return self.found(self._folder.data).keys
 
 
 def facts_of(folder: Folder) -> Facts:
     """The party's file of facts."""
     return Facts(folder.path / FILE, folder.secret)
+
+
+_BACK = "bring back the newest copy, facts.sqlite in it"
+_COUNTED = {
+    SPLIT_RUN: Counted(
+        "the split runs of this party",
+        "its file of facts knows of {} split runs, and something left in {}",
+        f"What left in the others would count nowhere: {_BACK}",
+    ),
+    ALIGNMENT: Counted(
+        "what others have aligned with this party",
+        "its file of facts has {} lines about alignments, and {} were written",
+        f"Alignments that it has forgotten would be in no limit: {_BACK}",
+        "tacit align",
+    ),
+    PREDICTION: Counted(
+        "what this party ever sent for predictions",
+        "its file of facts has {} lines about predictions, and {} were written",
+        f"Rows that left would be in no budget: {_BACK}",
+    ),
+}
+
+
+@contextmanager
+def counted_facts(folder: Folder, kind: str, restored: Restored | None = None) -> Iterator[Facts]:
+    """The party's file of facts, which has forgotten no record of this kind: they are counted apart from the folder."""
+    facts = facts_of(folder)
+    tally = Tally(folder.tally_path_of(f"{kind.replace(' ', '-')}s"), restored, _COUNTED[kind])
+    with tally.around(lambda: facts.count(kind)):
+        yield facts
+
+
+@dataclass(frozen=True)
+class Log:
+    """The records of a kind in a party's file of facts."""
+
+    folder: Folder  # of the party
+    kind: str  # of the records
+
+    def read(self) -> list[dict[str, Any]]:
+        """All of them, oldest first."""
+        with counted_facts(self.folder, self.kind) as facts:
+            return facts.records(self.kind)
+
+    def append(self, fields: Mapping[str, Any]) -> None:
+        """Add one; it is on the disk when this returns."""
+        with counted_facts(self.folder, self.kind) as facts:
+            facts.record(self.kind, fields)
 
 
 def aligned(folder: Folder | str | Path) -> Aligned:
@@ -158,7 +220,7 @@ def has_begun(folder: Folder) -> bool:
     return facts_of(folder).of_run(folder.terms.run) is not None
 
 
-def pin(folder: Folder, progress: Show = lambda *_: None) -> Aligned:
+def pin(folder: Folder, progress: Progress = lambda *_: None) -> Aligned:
     """What was aligned, which from now on stays that of the contract's run; its rows are there, and can be used.
 
     Nothing in here hangs on which of them are common.
@@ -172,7 +234,7 @@ def pin(folder: Folder, progress: Show = lambda *_: None) -> Aligned:
     return rows
 
 
-def copy_table(table: Data, path: Path, progress: Show) -> None:
+def copy_table(table: Data, path: Path, progress: Progress) -> None:
     """Write the rows of a query to a file: what it gives later may be something else."""
     from tacit.align.sql import copy_rows
 

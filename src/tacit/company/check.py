@@ -7,88 +7,228 @@ here, where the partner has no say, and nothing is refused over them later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import COMPANY, Columns, numbers, to_float, values_of
-from tacit.align.ids import Ids, Reading, distinct
-from tacit.align.sources import Source, blocks, check_columns
-from tacit.align.tables import labels_error, wrong_labels
+from tacit.align.encoder import COMPANY, Columns, numbers, row_named, values_of, with_dates
+from tacit.align.ids import Ids, Reading, distinct, read_ids
+from tacit.align.kinds import kinds
+from tacit.align.sources import Source, blocks, check_columns, columns_in
+from tacit.align.tables import Spelling, labels_error, wrong_labels
 from tacit.company.folder import Folder
-from tacit.config import Contract
-from tacit.errors import DataError, LabelsError
-from tacit.one_shot.target import Labels
+from tacit.company.ways import way_of
+from tacit.config import Contract, Terms
+from tacit.errors import DataError, LabelsError, TacitError
+from tacit.labels.target import Labels
 
-Look = Callable[[pl.DataFrame, NDArray[np.int64]], None]
-"""Takes rows of the table with their numbers."""
+_MOST = 6  # different values of a label's column that are looked for
+_LONGEST = 60  # characters of an id that are shown
+_ROW = re.compile(r"row (\d+) \(counted from 0\)")  # as `row_named` says it
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What is looked for in a column."""
+
+    look: Callable[[pl.DataFrame, NDArray[np.int64]], None]  # takes rows of the table with their numbers
+    end: Callable[[], None] = lambda: None  # after all of them
+
+
+def check_folder(folder: Folder) -> None:
+    """Refuse what `align` and `train` would: of settings, contract, past runs and the whole table, all at once."""
+    _raise(list(_problems_of(folder)))
+
+
+def _problems_of(folder: Folder) -> Iterator[TacitError]:
+    terms = folder.terms
+    try:
+        folder.check_pair(terms)
+        way_of(terms).plan(folder)
+    except TacitError as error:
+        yield error
+    if folder.config.data is None or not folder.data.exists():  # of a query nothing is here yet
+        if folder.config.data is not None and folder.table.query is None:
+            yield from problems(folder, folder.data)
+        return
+    try:
+        own = read_ids(folder.data, folder.table.ids)
+        _check_size(len(own), terms)
+    except TacitError as error:
+        yield error
+        own = None
+    yield from problems(folder, folder.data, own)
+
+
+def _check_size(rows: int, terms: Terms) -> None:
+    """Refuse a table of more or fewer ids than the contract allows."""
+    least, most = terms.alignment.smallest_set, terms.alignment.largest_set
+    if not least <= rows <= most:
+        name = "smallest_set" if rows < least else "largest_set"
+        raise DataError(
+            f"{rows:,} rows can be aligned, and the contract allows {least:,} to {most:,}: bring others, or agree on "
+            f"another [alignment] {name}"
+        )
+
+
+def _raise(found: Sequence[TacitError]) -> None:
+    if found:
+        raise found[0] if len(found) == 1 else DataError("\n".join(dict.fromkeys(str(error) for error in found)))
 
 
 def check_table(folder: Folder, source: Source, own: Ids) -> None:
     """Refuse a party's table where anything in it can't be used as the contract and party.toml say.
 
-    An error names the column, and the first row that is wrong. `own` are the table's ids.
+    Everything that is wrong is told at once, each with its column and the first row. `own` are the table's ids.
     """
+    _raise(list(problems(folder, source, own)))
+
+
+def problems(folder: Folder, source: Source, own: Ids | None = None) -> Iterator[TacitError]:
+    """All that is wrong with a party's table; of what hangs on its ids nothing where these can't be read."""
     table = folder.table
-    names = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id)))
-    looks: list[Look] = [_own_columns(folder)]
-    ended: list[Callable[[], None]] = []
-    if table.label is not None:
-        look, end = _split_labels(folder) if isinstance(folder.terms, Contract) else _exchanged_labels(folder)
-        looks.append(look)
-        ended.append(end)
-        unit = "row" if isinstance(folder.terms, Contract) else folder.terms.exchange.unit
-        if unit != "row":
-            names = list(dict.fromkeys((*names, unit)))
-            looks.append(lambda block, rows: _check_units(block[unit], rows))
-    check_columns(source, names)
+    unit = "row" if isinstance(folder.terms, Contract) else folder.terms.exchange.unit
+    units = (unit,) if table.label is not None and unit != "row" else ()
+    names = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *units)))
+    try:
+        check_columns(source, names)
+        yield from _looked_through(folder, source, names, units)
+        if own is not None and table.coin_id and table.coin_id != table.ids:
+            for _ in names_of(source, table.coin_id, own):
+                pass
+    except TacitError as error:
+        yield error
+
+
+def _looked_through(folder: Folder, source: Source, names: Sequence[str], units: Sequence[str]) -> Iterator[TacitError]:
+    """The first mistake in each column, or what is wrong with it as a whole."""
+    looks = [*_own_columns(folder), *map(_units, units)]
+    if folder.table.label is not None:
+        looks.append(_labels(folder))
     done = 0
     for block in blocks(source, names):
         rows = np.arange(done, done + len(block))
-        for look in looks:
-            look(block, rows)
+        for one in tuple(looks):
+            try:
+                one.look(block, rows)
+            except TacitError as error:
+                looks.remove(one)
+                yield _with_id(error, block.select(folder.table.ids), done)
         done += len(block)
     if not done:
-        raise DataError(f"{source} has no rows: name the table of this party")
-    for end in ended:
-        end()
-    if table.coin_id and table.coin_id != table.ids:
-        for _ in names_of(source, table.coin_id, own):
-            pass
+        yield DataError(f"{source} has no rows: name the table of this party")
+        return
+    for one in looks:
+        try:
+            one.end()
+        except TacitError as error:
+            yield error
+
+
+def _with_id(error: TacitError, ids: pl.DataFrame, start: int) -> TacitError:
+    """The same about a row of a block, with its id: by that its owner finds it wherever the table is open."""
+
+    def named(found: re.Match[str]) -> str:
+        parts = " ".join(str(part) for part in ids.row(int(found[1]) - start))
+        return f"row {found[1]} (counted from 0, id {parts[:_LONGEST]!r})"
+
+    return type(error)(_ROW.sub(named, str(error), count=1))
+
+
+def doubts(folder: Folder, source: Source) -> list[str]:
+    """Columns that are learnt from though nothing can be learnt of them as they are."""
+    used = folder.table.features
+    found = kinds(source, [name for name in columns_in(source) if name not in used])
+    return [f"the column {one.name!r} {one.why}: take it out of party.toml" for one in found if one.what == "left out"]
 
 
 def columns_of(folder: Folder) -> Columns:
     """The party's own columns."""
-    return Columns(folder.table.categorical, folder.table.numeric, folder.table.flagged)
+    table = folder.table
+    return Columns(table.categorical, table.numeric, table.flagged, table.dates, table.times)
 
 
-def _own_columns(folder: Folder) -> Look:
+def spelling_of(folder: Folder) -> Spelling:
+    """What the label's column calls its classes."""
+    return Spelling(folder.terms.positive, folder.terms.class_names)
+
+
+def _own_columns(folder: Folder) -> Iterator[_Look]:
     columns = columns_of(folder)
+    singles = [Columns(numeric=(name,)) for name in columns.numeric]
+    singles += [Columns(dates=(name,)) for name in (*columns.dates, *columns.times)]
+    singles += [Columns(categorical=(name,)) for name in columns.categorical]
+    return (_Look(partial(_read, one)) for one in singles)
+
+
+def _read(column: Columns, block: pl.DataFrame, rows: NDArray[np.int64]) -> None:
+    numbers(with_dates(block, column, rows), column, rows)
+    for name in column.categorical:
+        values_of(block[name], COMPANY)
+
+
+def _units(unit: str) -> _Look:
+    def look(block: pl.DataFrame, rows: NDArray[np.int64]) -> None:
+        empty = (block[unit].cast(pl.String).fill_null("") == "").to_numpy()
+        if empty.any():
+            where = row_named(int(empty.argmax()), rows)
+            raise DataError(f"unit = {unit!r}: {where} has none: fill it in, or leave the row out")
+
+    return _Look(look)
+
+
+def _labels(folder: Folder) -> _Look:
+    column, spelling = str(folder.table.label), spelling_of(folder)
+    kind = _split_labels(folder) if isinstance(folder.terms, Contract) else _exchanged_labels(folder)
+    words: dict[str, int] = {}  # and the first row of each
 
     def look(block: pl.DataFrame, rows: NDArray[np.int64]) -> None:
-        numbers(block, columns, rows)
-        for name in columns.categorical:
-            values_of(block[name], COMPANY)
+        kind.look(block, rows)
+        if spelling.positive is not None and len(words) < _MOST:
+            first = pl.DataFrame({"word": spelling.words(block[column]), "row": rows}).drop_nulls()
+            for word, row in first.unique("word", keep="first", maintain_order=True).rows():
+                words.setdefault(word, row)
 
-    return look
+    def end() -> None:
+        if spelling.positive is not None:
+            _check_words(column, spelling.positive, words)
+        kind.end()
+
+    return _Look(look, end)
 
 
-def _split_labels(folder: Folder) -> tuple[Look, Callable[[], None]]:
-    column, loss = str(folder.table.label), folder.contract.loss
-    wrong: list[tuple[int, object]] = []
+def _check_words(column: str, positive: str, words: Mapping[str, int]) -> None:
+    """Where one of two classes is named, the column has it, and one other value: a third would count as the other."""
+    shown = ", ".join(f"{word!r} (row {row}, counted from 0)" for word, row in [*words.items()][:_MOST])
+    if words and positive not in words:
+        raise LabelsError(
+            f"the contract says positive = {positive!r}, and no row has that in the column {column!r}, which has "
+            f"{shown}: agree on one of these"
+        )
+    if len(words) > 2:
+        raise LabelsError(
+            f"the contract says positive = {positive!r}, and beside it the column {column!r} has more than one value, "
+            f"{shown}: correct them, leave them empty, or name all classes in class_names"
+        )
+
+
+def _split_labels(folder: Folder) -> _Look:
+    column, loss, spelling = str(folder.table.label), folder.contract.loss, spelling_of(folder)
     seen: set[float] = set()
 
     def look(block: pl.DataFrame, rows: NDArray[np.int64]) -> None:
-        bad = wrong_labels(block, column, loss)
-        wrong.extend((int(rows[row]), block[column][int(row)]) for row in bad)
-        if not len(bad):
-            seen.update(to_float(block[column]).fill_nan(None).drop_nulls().unique().to_list())
+        bad = wrong_labels(block, column, loss, spelling)
+        if len(bad):
+            raise labels_error(block[column], loss, int(bad[0]), len(bad), rows, spelling)
+        values, _ = spelling.read(block[column])
+        seen.update(np.unique(values[~np.isnan(values)]).tolist())
 
     def end() -> None:
-        if wrong:
-            raise labels_error(column, loss, *wrong[0], len(wrong))
         if not seen:
             raise LabelsError(f"no row has a label in the column {column!r}: name another")
         if len(seen) == 1:
@@ -102,20 +242,13 @@ def _split_labels(folder: Folder) -> tuple[Look, Callable[[], None]]:
                 'two: write gradient = { name = "none" } and no limit in party.toml, or name another column'
             )
 
-    return look, end
+    return _Look(look, end)
 
 
-def _exchanged_labels(folder: Folder) -> tuple[Look, Callable[[], None]]:
+def _exchanged_labels(folder: Folder) -> _Look:
     column = str(folder.table.label)
-    labels = Labels(column, folder.one_shot.exchange)
-    return lambda block, rows: labels.add(block[column], rows), labels.check
-
-
-def _check_units(column: pl.Series, rows: NDArray[np.int64]) -> None:
-    empty = (column.cast(pl.String).fill_null("") == "").to_numpy()
-    if empty.any():
-        row = int(rows[int(empty.argmax())])
-        raise DataError(f"unit = {column.name!r}: row {row} has none: fill it in, or leave the row out")
+    labels = Labels(column, folder.one_shot.exchange, spelling_of(folder))
+    return _Look(lambda block, rows: labels.add(block[column], rows), labels.check)
 
 
 def names_of(source: Source, columns: Sequence[str], own: Ids) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:

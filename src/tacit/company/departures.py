@@ -6,28 +6,25 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.company.aligned import Log, counted_facts
+from tacit.company.facts import PREDICTION
 from tacit.company.folder import Folder
-from tacit.company.run_files import MARK, PREDICTIONS, SERVED
-from tacit.one_shot.records import Keys, keyed
-from tacit.one_shot.shipments import Shipments
-from tacit.wire.exactly_once import Counted, Restored, Tally
+from tacit.company.shipments import Shipments
+from tacit.labels.records import Keys, keyed
+from tacit.labels.tally import Counted, Restored, Tally
+from tacit.report.run_files import MARK, SERVED
 
 _EMBEDDINGS = Counted(
     "what this party ever sent of its columns in one exchange",
     "its book of embeddings has {} entries, and {} were made",
     "What it has forgotten would not be attacked together with what leaves next: bring back the newest copy, "
     "embeddings/book.sqlite in it",
-)
-_PREDICTIONS = Counted(
-    "what this party ever sent for predictions",
-    "the records of its predictions have {} lines, and {} were written",
-    "Rows that left would be in no budget: bring back the newest copy, predictions.jsonl of all runs in it",
 )
 _SERVED = Counted(
     "the different rows of this run that left for serving",
@@ -58,17 +55,9 @@ def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
     return keyed(hmac.digest(folder.secret, b"tacit embeddings 1", "sha256"), hashes, "row")
 
 
-def counted_predictions(folder: Folder, restored: Restored | None = None) -> AbstractContextManager[None]:
-    """Around whatever puts on record what leaves for predictions; before anything leaves.
-
-    The lines of all runs are counted, for rows that are asked for by key count over all of them: with an older copy, or
-    without the record of a run, rows would leave for which there is no room. `restored` is as above.
-    """
-
-    def lines() -> int:
-        return sum(path.read_bytes().count(b"\n") for path in folder.path.glob(f"runs/*/{PREDICTIONS}"))
-
-    return Tally(folder.tally_path_of("predictions"), restored, _PREDICTIONS).around(lines)
+def predictions(folder: Folder) -> Log:
+    """What left for predictions and services in all runs, or was asked for: rows asked for by key count over all."""
+    return Log(folder, PREDICTION)
 
 
 def served_tally(folder: Folder, where: Path, restored: Restored | None = None) -> Tally:
@@ -80,7 +69,7 @@ def go_on_predicting(folder: Folder, where: Path, restored: Restored | None) -> 
     """Count anew from what the folder has, where somebody answers for that; else nothing."""
     if restored is None:
         return
-    with counted_predictions(folder, restored):
+    with counted_facts(folder, PREDICTION, restored):
         pass
     marks = where / SERVED
     with served_tally(folder, where, restored).around(lambda: marks.stat().st_size // MARK if marks.exists() else 0):

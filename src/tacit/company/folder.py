@@ -20,45 +20,56 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
-from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, meets
-from tacit.config.templates import contract_template, party_template
+from tacit.company.draft import read_labels, row_count
+from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract
+from tacit.config.templates import Mode, contract_template, party_template
 from tacit.disk import no_strangers, private, write
 from tacit.errors import DataError, UsageError
-from tacit.views.progress import on_terminal
+from tacit.progress import on_terminal
 from tacit.wire import certificates
 from tacit.wire.certificates import Certificate, Identity
 
 if TYPE_CHECKING:
     from tacit.align.sources import Source
     from tacit.company.aligned import Aligned
-    from tacit.company.train import Trained
-    from tacit.cut.feature_party import FeatureParty
-    from tacit.cut.label_party import LabelParty
-    from tacit.views.report.document import Report
+    from tacit.report.document import Report
 
 _OURS = ("party.toml", "keys", "trusted", "runs")
 _SECRET = 32  # bytes
 
 
-def create(folder: str | Path, *, role: Literal["label", "features"], name: str | None = None) -> Folder:
-    """Make a party's folder: keys, certificate, a commented party.toml. Nothing that exists is ever overwritten.
+def create(
+    folder: str | Path,
+    *,
+    role: Literal["label", "features"],
+    name: str | None = None,
+    mode: Mode = "one_shot",
+    address: str | None = None,
+    data: Data | None = None,
+    left_out: Mapping[str, str] | None = None,
+) -> Folder:
+    """Make a party's folder: keys, certificate, a party.toml. Nothing that exists is ever overwritten.
 
     Args:
         folder: where; it may exist and hold data, but nothing of a party yet.
         role: "label" for the party that has the column to be learnt, "features" for all others.
         name: of the party in certificates and contracts; the folder's name if not given.
+        mode: "one_shot" or "split": how it is going to train.
+        address: where the label party listens, or where a feature party finds it; port 7443 if not given.
+        data: the party's table, as `tacit.company.draft.read_data` reads it; to be filled in if not given.
+        left_out: its columns that are not used, and why.
     """
     path = Path(folder)
     name = certificates.check_name(path.resolve().name if name is None else name)
-    settings = party_template(role, name)
+    settings = party_template(role, name, mode=mode, address=address, data=data, left_out=left_out)
     taken = [one for one in (*_OURS, f"{name}.crt") if (path / one).exists()]
     if taken:
         raise UsageError(
@@ -149,14 +160,20 @@ class Folder:
             )
         return load_contract(path)
 
-    def draft_contract(self, mode: Literal["one_shot", "split"] = "one_shot") -> Path:
-        """Write a commented contract.toml for this party and those it trusts; never over another one."""
+    def draft_contract(self, mode: Mode = "one_shot") -> Path:
+        """Write a contract.toml for this party and those it trusts; never over another one.
+
+        A label party's says what its labels are, by its table.
+        """
         path = self.path / "contract.toml"
-        own, trusted = self.config.name, list(self.trusted)
-        if self.config.role == "label":
-            text = contract_template(label_party=own, feature_parties=trusted or ["airport"], mode=mode)
-        else:
+        own, trusted, table = self.config.name, list(self.trusted), self.config.data
+        if self.config.role == "features":
             text = contract_template(label_party=[*trusted, "airline"][0], feature_parties=[own], mode=mode)
+        else:
+            known: dict[str, Any] = {}
+            if table is not None and table.path is not None and table.label is not None and self.data.is_file():
+                known = {"label": read_labels(self.data, table.label, mode), "rows": row_count(self.data)}
+            text = contract_template(label_party=own, feature_parties=trusted or ["airport"], mode=mode, **known)
         try:
             write_new(path, text.encode(), 0o644)
         except FileExistsError:
@@ -214,7 +231,7 @@ class Folder:
         if pinned is not None and certificates.fingerprint(pinned) != found.fingerprint and not replace:
             raise UsageError(
                 f"another certificate is pinned for {found.name!r}, with the fingerprint "
-                f"{certificates.fingerprint(pinned)}: ask the peer, on the phone, whether it made a new one; if so, "
+                f"{certificates.fingerprint(pinned)}: ask the peer, by phone, whether it made a new one; if so, "
                 "trust it with --replace"
             )
         (self.path / "trusted").mkdir(mode=0o700, exist_ok=True)
@@ -295,12 +312,12 @@ class Folder:
 
         return align(self, data, ids=ids, again=again)
 
-    def train(self, party: LabelParty | FeatureParty | None = None, *, quiet: bool = False) -> Trained:
-        """Train with the other parties; see `tacit.company.train.train`. Started again, it goes on where it was."""
-        from tacit.company.train import train
+    def train(self, party: Any = None, *, quiet: bool = False) -> Any:
+        """Train with the other parties; see `tacit.split.train.train`. Started again, it resumes."""
+        from tacit.company.ways import way_of
 
         with on_terminal(quiet=quiet, first="preparing") as show:
-            return train(
+            return way_of(self.contract).train(
                 self, party, progress=lambda turn, turns, _: show("training", turn, turns),
                 waiting=lambda peer, seconds, _: show(f"waiting for {peer}, {seconds:.0f} s", 0, 0),
             )  # fmt: skip
@@ -342,23 +359,10 @@ class Folder:
             )
         for peer in peers:
             _read_certificate(self.path / "trusted" / f"{peer}.crt", trusted[peer])
-        if isinstance(contract, Contract):
-            self._check_minimum(contract)
+        if isinstance(contract, (Contract, OneShotContract)):
+            from tacit.company.ways import way_of
 
-    def _check_minimum(self, contract: Contract) -> None:
-        missing = self.config.split_problem()
-        if missing is not None:
-            raise UsageError(f"{self.path / 'party.toml'} can't be used as it is: {missing}")
-        protect = self.config.protect
-        if protect.gradient is not None:
-            own = [(protect.gradient.name, protect.gradient.options(contract.epochs))]
-            meets([contract.minimum.gradient], own, epochs=contract.epochs)
-        if protect.embedding is not None:
-            from tacit.protect.embedding import embedding_protection  # PyTorch, which a folder does without else
-
-            made = [embedding_protection(one.name, **one.options()) for one in protect.embedding]
-            # with what the options are if not given
-            meets(contract.minimum.embedding, [(one.name, one.event.parameters) for one in made])
+            way_of(contract).check_minimum(self, contract)
 
 
 def _read_certificate(path: Path, pem: bytes, *, dates: bool = True) -> Certificate:

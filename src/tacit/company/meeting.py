@@ -13,10 +13,8 @@ from tacit.align.psi import CHUNK, SHORT
 from tacit.company.folder import Folder
 from tacit.config import Contract, Terms
 from tacit.contracts import Link
-from tacit.cut.handshake import PROTOCOL
-from tacit.cut.session import LARGEST
 from tacit.errors import LinkError, RefusedError
-from tacit.wire.codec import CONTROL, AtMost, Limit, control, read_control
+from tacit.wire.codec import CONTROL, LARGEST, PROTOCOL, AtMost, Limit, control, read_control
 from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
 from tacit.wire.network import Server, connect, listen
 

@@ -1,4 +1,4 @@
-"""What a run says about itself in its folder: where it stands, and what happened. `tacit.views.status` reads it."""
+"""What a run says about itself in its folder: where it stands, and what happened. `tacit.report.status` reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.disk import append_line, read_lines, storing, write_json
-from tacit.errors import StorageError
+from tacit.errors import StorageError, TacitError
 from tacit.wire.line import Alarm, Waiting
 
 PACE = "pace.jsonl"
@@ -148,6 +148,17 @@ class Telling:
         """Raise an alarm."""
         self.status.log("refused", peer=peer, field=about, reason=reason)
         self.alarm(peer, about, reason)
+
+    def gone(self, rows: int) -> None:
+        """Say how many aligned rows the table no longer has, to its owner alone."""
+        if rows:
+            self.status.log("gone", rows=rows)
+            self.status.update(gone=rows, at_once=True)
+
+
+def cause(error: Exception) -> str:
+    """Why a run has stopped, for its owner alone."""
+    return str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
 
 
 def paces(path: Path) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
-from tacit.views.report.document import Leak, NotTested, Report, Subject, Worst
-from tacit.views.report.measures import upper_end, without_messages
+from tacit.report.document import Leak, NotTested, Report, Subject
+from tacit.report.measures import upper_end, without_messages
 
 Side = Literal["features", "label"]
 """Who is looking: "features" reads gradients and is after labels, "label" reads embeddings and is after features."""
@@ -75,12 +75,9 @@ def input_leaks_of(
     return tuple(leaks)
 
 
-def worst_of(leaks: Sequence[Leak]) -> Worst | None:
+def worst_of(leaks: Sequence[Leak]) -> Leak | None:
     """The attack that reached most above what its attacker had without any message; None where none ran."""
-    if not leaks:
-        return None
-    most = max(leaks, key=lambda leak: leak.value - without_messages(leak))
-    return Worst(attack=most.attack, value=most.value, low=most.low, high=most.high, measure=most.measure)
+    return max(leaks, key=lambda leak: leak.value - without_messages(leak), default=None)
 
 
 def passed(leaks: Sequence[Leak], limit: float) -> tuple[Leak, ...]:

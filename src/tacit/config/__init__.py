@@ -25,6 +25,7 @@ from tacit.config.contract import OneShotContract as OneShotContract
 from tacit.config.contract import Terms as Terms
 from tacit.config.contract import load_contract as load_contract
 from tacit.config.contract import read_contract as read_contract
+from tacit.config.party import FEATURE_LIMIT as FEATURE_LIMIT
 from tacit.config.party import LEARNING_RATES as LEARNING_RATES
 from tacit.config.party import ODDS_BUDGET as ODDS_BUDGET
 from tacit.config.party import Data as Data

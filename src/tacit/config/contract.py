@@ -11,12 +11,15 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tacit.config.files import File, Name, Number, Problem, Section, Shape, Text, Whole, as_set
+from tacit.config.files import File, Name, Names, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.protections import Embedding, Gradient
 from tacit.errors import UsageError
 
 WIDEST = 128
 """The numbers that an embedding has of a row, at most."""
+
+MOST_BITS = 5
+"""Of each number that one exchange sends of a row."""
 
 
 class Cut(Section):
@@ -69,10 +72,13 @@ class Share(Section):
 
 
 class Exchange(Section):
-    """The two messages of one-shot training: what is sent of a label, and what is sent back of a row.
+    """The messages of one-shot training: what is sent of a label, and what is sent back of a row.
 
     Attributes:
-        width: numbers that each feature party sends of a row, each in 256 ranks at most.
+        bits: of each number that a feature party sends of a row: it is one of 2**bits cells. 1 to 5.
+        numbers: that it sends of a row, the score first; more than one are for features that are no secret.
+        smallest: the share of the rows that each cell of the score has at least.
+        labels: "flips", each label once; or "none": the embedding is learnt without labels, and none is sent.
         target: what labels are: one of a few classes, or a number.
         classes: how many there are, for the target "classes"; labels are 0, 1, ...
         low: the lowest number; lower ones count as this one. For the target "number".
@@ -83,7 +89,10 @@ class Exchange(Section):
         unit: "row", or the column of the label party whose rows with one value, such as a person's, count together.
     """
 
-    width: Annotated[Whole, Field(le=WIDEST)] = Field(examples=["8"])
+    bits: Annotated[Whole, Field(ge=1, le=MOST_BITS)] = Field(examples=["3"])
+    numbers: Annotated[Whole, Field(ge=1, le=WIDEST)] = 1
+    smallest: Annotated[Number, Field(gt=0, lt=1)] = 0.02
+    labels: Literal["flips", "none"] = "flips"
     target: Literal["classes", "number"] = "classes"
     classes: Annotated[Whole, Field(ge=2, le=1000)] = 2
     low: Number | None = None
@@ -92,7 +101,19 @@ class Exchange(Section):
     rare: Literal["positive", "negative", "neither"] = "neither"
     unit: Text = "row"
 
+    @property
+    def form(self) -> str:
+        """What is sent of a row, in words.
+
+        >>> Exchange(bits=3).form, Exchange(bits=2, numbers=8).form
+        ('one of 8 groups', '8 numbers, each one of 4 groups')
+        """
+        groups = f"one of {1 << self.bits} groups"
+        return groups if self.numbers == 1 else f"{self.numbers} numbers, each {groups}"
+
     def _problems(self) -> Iterator[Problem]:
+        if self.smallest * (1 << self.bits) > 1:
+            yield "smallest", f"{1 << self.bits} cells can't all have {self.smallest:g} of the rows: lower it, or bits"
         if self.target == "number":
             if self.low is None or self.high is None or self.low >= self.high:
                 yield "low", "numbers have a public range: write low and high, low below high"
@@ -112,6 +133,9 @@ class Terms(File):
         label_party: its name, as in its certificate.
         feature_parties: one to eight names.
         test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
+        positive: of two classes, the value of the label's column that counts as 1; the other one is 0. Without it yes,
+            true and 1 do.
+        class_names: what the label's column calls more than two classes, from class 0 on; without it class numbers.
         alignment: bounds of the private set intersection.
     """
 
@@ -123,6 +147,8 @@ class Terms(File):
         examples=['["airport"]']
     )
     test_share: Annotated[Number, Field(ge=0, lt=1)] = 0.2
+    positive: Text | None = Field(default=None, examples=['"yes"'])
+    class_names: Names = Field(default=(), examples=['["none", "basic", "premium"]'])
     alignment: Alignment = Alignment()
 
     @property
@@ -138,6 +164,8 @@ class Terms(File):
     def _problems(self) -> Iterator[Problem]:
         if self.label_party in self.feature_parties:
             yield "feature_parties", f"{self.label_party!r} is the label party already: name the others here"
+        if self.positive is not None and self.class_names:
+            yield "positive", "does not go with class_names, which name all classes: keep one of them"
 
 
 class OneShotContract(Terms):
@@ -149,7 +177,16 @@ class OneShotContract(Terms):
     """
 
     mode: Literal["one_shot"] = Field(examples=['"one_shot"'])
-    exchange: Exchange = Field(examples=["with width = 8"])
+    exchange: Exchange = Field(examples=["with bits = 3"])
+
+    def _problems(self) -> Iterator[Problem]:
+        yield from super()._problems()
+        exchange = self.exchange
+        if self.positive is not None and (exchange.target == "number" or exchange.classes != 2):
+            yield "positive", "is for two classes: remove it, or name all classes in class_names"
+        if self.class_names and (exchange.target == "number" or len(self.class_names) != exchange.classes):
+            number = "labels are numbers" if exchange.target == "number" else f"[exchange] classes = {exchange.classes}"
+            yield "class_names", f"has {len(self.class_names)} names, and {number}: make them agree"
 
 
 class Contract(Terms):
@@ -181,6 +218,8 @@ class Contract(Terms):
         for name in self.cut.widths:
             if name not in self.feature_parties:
                 yield "cut.widths", f"{name!r} is no feature party: remove it, or add it to feature_parties"
+        if self.positive is not None and self.loss != "binary":
+            yield "positive", 'is for two classes: remove it, or write loss = "binary"'
         if self.share.metrics and not self.test_share:
             yield "share.metrics", "test figures need test rows: raise test_share above 0, or share none"
 
@@ -188,13 +227,19 @@ class Contract(Terms):
 def read_contract(text: str, where: str | Path | None = None) -> Contract | OneShotContract:
     """A contract of either way to train, from the text of its file; `mode` says which, and none is "split"."""
     try:
-        mode = tomllib.loads(text).get("mode", "split")
+        said = tomllib.loads(text)
     except (ValueError, RecursionError):  # told by what reads it whole
-        mode = "split"
+        said = {}
+    mode, exchange = said.get("mode", "split"), said.get("exchange")
     if mode not in ("one_shot", "split"):
         raise UsageError(
             f'{where or Terms.FILE}: mode: there is no {mode!r}: write "one_shot", labels once and embeddings once, or '
             '"split", step by step'
+        )
+    if mode == "one_shot" and isinstance(exchange, dict) and "width" in exchange:
+        raise UsageError(
+            f"{where or Terms.FILE}: exchange.width: one exchange sends cells of a score, no ranked numbers: agree on "
+            "bits = 3 in its place, and on a new `run`"
         )
     return OneShotContract.read(text, where) if mode == "one_shot" else Contract.read(text, where)
 

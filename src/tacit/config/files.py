@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -98,7 +99,9 @@ class File(Section):
         except UsageError:
             raise
         except ValueError as error:  # of TOML, or of a number with thousands of digits
-            raise UsageError(f"{where} is not valid TOML: {error}: correct that line") from None
+            comma = re.search(r"^[ \t]*\w+[ \t]*=[ \t]*(\d+),(\d+)[ \t]*(#.*)?$", text, re.MULTILINE)
+            hint = f"write {comma[1]}.{comma[2]} with a point" if comma else "correct that line"
+            raise UsageError(f"{where} is not valid TOML: {error}: {hint}") from None
 
     @classmethod
     def of(cls, content: Mapping[str, Any], where: str | Path | None = None) -> Self:

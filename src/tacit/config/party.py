@@ -52,6 +52,8 @@ class Data(Section):
         categorical: columns that become codes.
         numeric: columns that are standardised.
         flagged: numeric columns whose absence becomes a column of its own.
+        dates: columns of dates (2014-01-19 or 19.1.2014); each becomes a number of days, a weekday and a month.
+        times: the same of dates with a time of day, whose hour is used as well.
         coin_id: the columns by which the label party itself knows a row, for good: a row's label is flipped by a coin
             that hangs on them, and stays the same whoever asks; `ids` if not given. One-shot training alone.
         coin_epoch: raised by one, all labels are read and flipped anew, corrected ones too, and everything that is
@@ -66,14 +68,21 @@ class Data(Section):
     categorical: Names = ()
     numeric: Names = ()
     flagged: Names = ()
+    dates: Names = ()
+    times: Names = ()
     coin_id: Names = ()
     coin_epoch: Count = 0
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The columns that are learnt from, each once."""
+        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *self.dates, *self.times)))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column but the ids, each once."""
         label = () if self.label is None else (self.label,)
-        return tuple(dict.fromkeys((*self.categorical, *self.numeric, *label)))
+        return tuple(dict.fromkeys((*self.features, *label)))
 
     def _problems(self) -> Iterator[Problem]:
         if self.path is None and self.query is None:
@@ -85,7 +94,7 @@ class Data(Section):
         for name in self.flagged:
             if name not in self.numeric:
                 yield "flagged", f"{name!r} is not among the numeric columns: add it there, or remove it here"
-        for kind in ("categorical", "numeric"):
+        for kind in ("categorical", "numeric", "dates", "times"):
             if self.label is not None and self.label in getattr(self, kind):
                 yield kind, f"{self.label!r} is the label: remove it, a model that sees it learns nothing"
 
@@ -120,6 +129,9 @@ LEARNING_RATES = {"label": 0.002, "features": 0.0005}
 """Of each role, where none is given: a half that learns fast from noisy gradients follows the noise."""
 
 
+FEATURE_LIMIT = 0.9
+"""The suggested limit of a feature party: the most that decoders may recover of any one column, category or range."""
+
 BUDGET = 0.75
 """Of a label party that does not set one: seven runs of `matched(leak_auc=0.6)` over the same rows."""
 
@@ -135,8 +147,8 @@ class Training(Section):
         learning_rate: of the optimizer; if not given, 0.002 at a label party and 0.0005 at a feature party, whose
             gradients come with noise.
         threads: of this process; 0 leaves it to torch, which takes all cores.
-        device: where networks learn in one-shot training: "auto" is CUDA where there is one. What is sent is computed
-            on the CPU in any case, and split training is on the CPU.
+        device: where networks learn: "auto" is CUDA where there is one. What one exchange sends is computed on the CPU
+            in any case; a split run is repeated bit for bit on the CPU alone.
         checkpoint_every: steps between two checkpoints.
         seed: of the first weights; fresh ones are drawn where it is not given.
     """
@@ -173,11 +185,7 @@ class Learn(Section):
         pretrain: whether a network first learns the columns from themselves, without any label.
         sample: how many rows trees learn from at most, drawn at random; without it all that have labels.
         withheld: columns that the learner never sees; the audit still looks for them in what is sent.
-        ranks: that a number which is sent may have, at most 256: an exact one would be a fingerprint.
-        noise: on the embedding before it is ranked, in units of each number's deviation; 0 for none.
         known: the share of the rows that decoders know when they attack what is about to be sent.
-        floor: whether to send an embedding that no label was used for, where it tells more of flipped labels and no
-            more of the rows.
     """
 
     learner: Literal["trees", "network", "linear"] = "trees"
@@ -185,10 +193,7 @@ class Learn(Section):
     pretrain: Switch = True
     sample: Annotated[Whole, Field(ge=1)] | None = None
     withheld: Names = ()
-    ranks: Annotated[Whole, Field(ge=2, le=256)] = 256
-    noise: Annotated[Number, Field(ge=0)] = 0.0
     known: Annotated[Number, Field(gt=0, lt=1)] = 0.5
-    floor: Switch = True
 
 
 class Head(Section):
@@ -214,7 +219,7 @@ class Align(Section):
             week at most, for a clock may have been set ahead: who aligns once a month needs 5 or more.
         allow_edits: whether a peer may come with a set whose size differs from that of a former one by a few ids alone.
         keyed_rows_a_month: that a label party may ask a feature party for by key (`tacit predict --match keyed`), in 30
-            days, counted likewise. The same rows asked for again in the same prediction count once.
+            days, counted likewise, known here or not. The same file over the same table counts once.
     """
 
     runs_a_month: Whole = 10
@@ -240,11 +245,13 @@ class Live(Section):
     Attributes:
         every: steps between two looks at a whole batch with the cheap attacks; 0 for none. A run of few steps is looked
             at more often, eight times in all.
+        attacks: a label party's, by name; all that cost little if none are named.
         fitted: steps that lie at least between two rounds of all other attacks, which are run at epoch ends; where a
             limit is set they are run at every epoch end.
     """
 
     every: Count = 128
+    attacks: Names = ()
     fitted: Whole = 5000
 
     def within(self, steps: int) -> Live:
@@ -262,7 +269,7 @@ class Party(File):
         role: "label" has the column to be learnt, "features" has columns that help.
         limit: that no attack on what this party sends may pass: of a label party the leak AUC of its labels (0.5 is a
             coin flip), of a feature party what can be read of a column (0 is nothing). In one-shot training that of a
-            label party is certified.
+            label party is a bound.
         odds: of a label party in one-shot training: the factor by which the odds of a label change at most, for whoever
             sees what is sent; limit / (1 - limit) where it is not given.
         on_limit: what to do where it would be passed: training pauses, or the run ends for good.
@@ -356,8 +363,8 @@ class Party(File):
     def _data_problems(self, data: Data, *, label: bool) -> Iterator[Problem]:
         if label and data.label is None:
             yield "data.label", 'is missing: name the column to be learnt, for example label = "late"'
-        if not label and not data.categorical and not data.numeric:
-            yield "data", "there is no feature: name columns under categorical or numeric"
+        if not label and not data.features:
+            yield "data", "there is no feature: name columns under categorical, numeric, dates or times"
 
     def split_problem(self) -> str | None:
         """What is missing for a training step by step, where nothing is sent bare by default; None where all is there.

@@ -1,22 +1,22 @@
 """Protections as files name them, and whether one is at least as strong as what was agreed.
 
 Which protections there are, which options each of them has and which of two values is the stronger one stands in the
-file of each protection (`tacit.protect.facts`); here it is only asked for.
+file of each protection (`tacit.split.protect.facts`), which is imported when a file names one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from tacit import plugins
 from tacit.config.files import Problem, Section, Text, Visits
 from tacit.errors import UsageError
 
-if TYPE_CHECKING:  # protections come with torch, which who reads a contract of one exchange need not wait for
-    from tacit.protect.facts import Facts
+_GRADIENT, _EMBEDDING = "tacit.split.protect.gradient", "tacit.split.protect.embedding"
 
 
 class _Named(Section):
@@ -29,12 +29,12 @@ class _Named(Section):
     name: Text
 
     @classmethod
-    def known(cls) -> dict[str, Facts]:
+    def known(cls) -> dict[str, Any]:
         """The protections that files may name, with what is known of them."""
         raise NotImplementedError
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> Any:
         """What is known of this one."""
         return self.known()[self.name]
 
@@ -94,11 +94,10 @@ class Gradient(_Named):
     visits: Visits | None = None
 
     @classmethod
-    def known(cls) -> dict[str, Facts]:
+    def known(cls) -> dict[str, Any]:
         """Those that are a protection by themselves."""
-        from tacit.protect import gradient
-
-        return {name: facts for name in gradient.names() if (facts := gradient.facts(name)).alone}
+        every = {name: plugins.facts(_GRADIENT, "protection", name) for name in plugins.names(_GRADIENT)}
+        return {name: facts for name, facts in every.items() if facts.alone}
 
     @model_validator(mode="before")
     @classmethod
@@ -135,11 +134,9 @@ class Embedding(_Named):
     name: Text = Field(examples=['"gaussian"'])
 
     @classmethod
-    def known(cls) -> dict[str, Facts]:
+    def known(cls) -> dict[str, Any]:
         """All that there are."""
-        from tacit.protect import embedding
-
-        return {name: embedding.facts(name) for name in embedding.names()}
+        return {name: plugins.facts(_EMBEDDING, "protection", name) for name in plugins.names(_EMBEDDING)}
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{option}={value}' for option, value in self._given.items())})"

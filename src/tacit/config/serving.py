@@ -55,8 +55,8 @@ class Serve(Section):
 
     Attributes:
         http: host and port of the HTTP endpoint. A label party's is 127.0.0.1:7080 if not given; a feature party's,
-            which has /health, /ready and /metrics alone, is off. Where other machines can reach it, a label party needs
-            a token in TACIT_SERVE_TOKEN.
+            which has /health, /ready and /metrics alone, is off. Where other machines can reach it, it needs a token in
+            TACIT_SERVE_TOKEN and a proxy before it (`--behind-proxy`).
         deadline_ms: in which a request is answered, by the fallback where a partner is slow; partners have three
             quarters of it. A label party's, as all up to request_bytes.
         fallback: whether rows without all embeddings are scored by the model without partners, where there is one.

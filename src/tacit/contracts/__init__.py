@@ -18,6 +18,7 @@ from tacit.contracts.sent import Link as Link
 from tacit.contracts.sent import Message as Message
 from tacit.contracts.sent import Noise as Noise
 from tacit.contracts.sent import NoiseSource as NoiseSource
+from tacit.contracts.sent import OnDemand as OnDemand
 from tacit.contracts.sent import Protected as Protected
 from tacit.contracts.sent import Protection as Protection
 from tacit.contracts.sent import Regularizer as Regularizer

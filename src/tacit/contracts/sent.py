@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
@@ -31,12 +31,16 @@ class Message:
     payload: Tensor  # (batch, *cut)
     rows: bytes
 
+    @property
+    def head(self) -> bytes:
+        """All of it but the payload's numbers, in one line."""
+        shape = " ".join(str(side) for side in self.payload.shape)
+        return f"{len(self.kind)} {self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} ({shape})\n".encode()
+
     @cached_property
     def fingerprint(self) -> bytes:
         """A digest of all of it, the payload's bits included: two messages share it only if they are the same."""
-        shape = " ".join(str(side) for side in self.payload.shape)
-        head = f"{len(self.kind)} {self.kind} {self.step} {self.rows.hex()} {self.payload.dtype} ({shape})\n"
-        hashed = hashlib.sha256(head.encode())
+        hashed = hashlib.sha256(self.head)
         hashed.update(raw_bytes(self.payload))
         return hashed.digest()
 
@@ -102,6 +106,27 @@ class StepNoise(Protocol):
 
     def at(self, step: int, *context: bytes) -> NoiseSource:
         """The source for this step; the context is whatever the randomness must not be used twice with."""
+
+
+class OnDemand:
+    """A step's randomness that is keyed when the first of it is drawn: most steps of most protections draw none."""
+
+    def __init__(self, source: Callable[[], NoiseSource]) -> None:
+        self._make = source
+        self._source: NoiseSource | None = None
+
+    def normal(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Independent standard normal numbers."""
+        return self._keyed().normal(shape, dtype=dtype, device=device)
+
+    def uniform(self, shape: Sequence[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Independent numbers, uniform on [0, 1)."""
+        return self._keyed().uniform(shape, dtype=dtype, device=device)
+
+    def _keyed(self) -> NoiseSource:
+        if self._source is None:
+            self._source = self._make()
+        return self._source
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 import torch
@@ -14,10 +14,11 @@ from tacit.lab.data.rows import Data
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.stack.training import Stack
-from tacit.lab.sweeping.judging import student, utility
+from tacit.lab.sweeping.judging import utility
 from tacit.lab.sweeping.results import as_table
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.sweeping.wave import Row, part_rows
+from tacit.progress import Count
 
 
 def by_day(  # a public entry point: each setting by name
@@ -31,7 +32,7 @@ def by_day(  # a public entry point: each setting by name
     attacks: Sequence[str] = EVERY_BATCH,
     layers: Sequence[str] = ("cut", "layer1"),
     device: str = "cpu",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Count = lambda done, total: None,
 ) -> pl.DataFrame:
     """Train every setting on the stream of days, once over, as a production system would.
 
@@ -111,29 +112,3 @@ def _plan(stack: Stack, rows: slice, day: int) -> Tensor:
         order = torch.randperm(rows.stop - rows.start, generator=draw)[:count] + rows.start
         orders.append(order.reshape(-1, stack.batch_size))
     return torch.stack(orders)
-
-
-# --- as numbers ------------------------------------------------------------------------------------------------------
-
-
-PANELS = {"norm@cut": "norm leak at the cut", "hint@cut": "hint leak at the cut (5 hints)", "test_auc": "test AUC"}
-"""What is shown of each day, and how it is called."""
-
-
-def spelled(table: pl.DataFrame) -> pl.DataFrame:
-    """Results with a column more, `setting`: each one as it would be written in code."""
-    names = [Setting.of(row).spelled for row in table.iter_rows(named=True)]
-    return table.with_columns(pl.Series("setting", names, dtype=pl.String))
-
-
-def numbers_by_day(table: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """For each `setting` and day the mean over seeds and half of its 95% interval (null where there is one seed)."""
-    missing = [name for name in ("day", *columns) if name not in table.columns]
-    if missing:
-        raise DataError(f"a figure by day needs {', '.join(missing)}, which the results do not have: train by day")
-    days = table.filter(pl.col("day").is_not_null() & (pl.col("part") == "stretch"))
-    seeds = days["seed"].n_unique()
-    around = pl.col(columns).std() * (student(max(1, seeds - 1)) / seeds**0.5)
-    return days.group_by("setting", "protection", "day", maintain_order=True).agg(
-        pl.len().alias("seeds"), pl.col(columns).mean(), around.name.suffix(" band")
-    )

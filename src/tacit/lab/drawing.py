@@ -1,20 +1,17 @@
-"""Pictures of sweeps and of one-shot settings: what each setting is worth against what is read."""
+"""Pictures of sweeps: what each setting is worth against what is read."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.disk import write
-from tacit.views.report.frontier import Measured, frontier
-from tacit.views.report.scatters import Dot, Panel, tradeoff_file
-from tacit.views.report.svg import Axis
+from tacit.report.scatters import Dot, Panel, tradeoff_file
+from tacit.report.svg import Axis
 
 if TYPE_CHECKING:
     from tacit.lab import choosing
-    from tacit.lab.one_shot.advising import Advice, Point
 
 _ACROSS = "leak AUC of the worst attack, with its 95% interval (0.5: a coin flip)"
 
@@ -50,44 +47,6 @@ def _family(point: choosing.Point) -> str:
     return f"{setting.protection}{f'({others})' if others else ''}{knob}"
 
 
-def draw_exchange(points: Sequence[Point], path: Path, *, title: str, advice: Advice | None = None) -> Path:
-    """What settings are worth against what is read of the features."""
-    sent = [point for point in points if point.setting.family.bottom]
-    levels = {point.setting.family.words: point.figure.value for point in points if not point.setting.family.bottom}
-    chosen, limit = (None, None) if advice is None else (advice.chosen, advice.feature_limit)
-    ring = None if chosen is None else (Dot(chosen.worst, chosen.figure.value, "taken"), True)
-    at_worst = _families(sent, lambda point: point.worst)
-    on_average = _families(sent, lambda point: max(point.numbers.value, point.codes.value))
-    panels = [
-        Panel("read of the features, at worst, of anything", at_worst, Axis(0, 1), limit, ring),
-        Panel("read of the features, on average, of numbers or of codes", on_average, Axis(0, 1)),
-    ]
-    return _written(path, tradeoff_file(title, panels, worth="test AUC", levels=levels))
-
-
-def draw_page(
-    points: Sequence[Point], path: Path, *, title: str, label_limit: float, advice: Advice | None = None
-) -> Path:
-    """Write the same settings as a page on which both limits can be moved."""
-    measured = [
-        Measured(point.setting.words, point.figure.value, point.worst, point.auc, point.setting.family.keeps_labels)
-        for point in points
-    ]
-    limit = None if advice is None else advice.feature_limit
-    return _written(path, frontier(measured, title=title, label_limit=label_limit, feature_limit=limit))
-
-
 def _written(path: Path, text: str) -> Path:
     write(path, text.encode(), durable=False)
     return path
-
-
-def _families(points: Sequence[Point], leak: Callable[[Point], float]) -> dict[str, list[Dot]]:
-    """A line for each family from narrow to wide; beside each dot is its width, with an n where there is noise."""
-    families: dict[str, list[Dot]] = {}
-    for point in sorted(points, key=lambda point: (point.setting.width, -point.setting.noise)):
-        name = f"{point.setting.width}{'n' if point.setting.noise else ''}"
-        ends = (point.figure.low, point.figure.high)
-        dot = Dot(leak(point), point.figure.value, name, up=ends if all(map(math.isfinite, ends)) else None)
-        families.setdefault(point.setting.family.words, []).append(dot)
-    return families

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +13,10 @@ import polars as pl
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
 from tacit.lab.data.flights import MINUTES
-from tacit.lab.two_companies import Company, Progress, align_and_train, set_up
+from tacit.lab.two_companies import Company, align, set_up, together
+from tacit.progress import Progress
+from tacit.report.status import read_run
 from tacit.serve.halves import load_embedder, load_scorer
-from tacit.views.status import read_run
 
 Label = Literal["late", "when", "minutes"]
 
@@ -24,7 +26,8 @@ run = "flights"
 label_party = "airline"
 feature_parties = ["airport"]
 [exchange]
-width = {width}
+bits = {bits}
+numbers = {numbers}
 {target}
 """
 _TARGETS = {
@@ -35,16 +38,18 @@ _TARGETS = {
 
 
 def prepare(
-    out: Path, *, rows: int | None = None, seed: int, width: int = 1, limit: float = 0.6, odds: float | None = 3.0,
-    label: Label = "late",
+    out: Path, *, rows: int | None = None, seed: int, bits: int = 3, limit: float = 0.6, odds: float | None = 3.0,
+    label: Label = "late", numbers: int = 1, feature_limit: float | None = None,
 ) -> tuple[Company, Company]:  # fmt: skip
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
-    Returns the airline, which has the labels, and the airport.
+    Returns the airline, which has the labels, and the airport, which may hold a limit on what is read of its columns.
     """
-    limits = f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")
+    limits = {"label": f"limit = {limit}\n" + ("" if odds is None else f"odds = {odds}\n")}
+    if feature_limit is not None:
+        limits["features"] = f"limit = {feature_limit}\n"
     threads = os.cpu_count() or 1  # they work one after the other
-    contract = _CONTRACT.format(width=width, target=_TARGETS[label])
+    contract = _CONTRACT.format(bits=bits, numbers=numbers, target=_TARGETS[label])
     return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
@@ -58,6 +63,11 @@ def run(out: Path, *, seed: int = 0, progress: Progress, **chosen: Any) -> dict[
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
     """Let two companies that are set up align and train; what came of it, as plain values."""
+    return {**align(airline, airport, progress), **learn(airline, airport, progress=progress)}
+
+
+def learn(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
+    """Let two companies that are aligned train in one exchange; what came of it, as plain values."""
 
     def show() -> None:
         for status in (airport.status, airline.status):
@@ -65,13 +75,15 @@ def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str,
                 progress(f"{status['party']}: {status['part']}", status["done"], status["total"])
                 return
 
-    outcome, told = align_and_train(airline, airport, show, progress)
+    begun = time.perf_counter()
+    outcome = together([airline, airport], "train", show)
+    took = time.perf_counter() - begun
     release = airport.read("release/release.json")
-    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] == "flipped labels")
+    (told_labels,) = (one for one in read_run(airline.run_folder)["left"] if one["what"] == "randomized labels")
     return {
-        **told,
-        **{name: outcome[name] for name in ("figures", "alone", "certificate")},
-        "form": release["form"],
+        "train_seconds": took,
+        **{name: outcome[name] for name in ("figures", "alone", "label_bound")},
+        "form": Folder(airport.folder).one_shot.exchange.form,
         "audit": release["audit"],
         "bytes": {"labels": told_labels["bytes"], "embedding": outcome["received_bytes"]},
     }

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.audit.metrics.leak_auc import auc
 from tacit.audit.run import Finding, worst
 from tacit.audit.standard import on_batches, on_visits
-from tacit.contracts import Protection
-from tacit.cut.simulate import Simulation, simulate
+from tacit.contracts import EmbeddingProtection, Protection, View
 from tacit.lab.data.rows import Data, Rows
 from tacit.lab.stack.network import network_for
-from tacit.models import adam
-from tacit.protect.gradient.none import none
-from tacit.wire.record import Recorder
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, the steps done and all steps."""
+from tacit.progress import Progress
+from tacit.split.models import adam
+from tacit.split.protect.gradient.none import none
+from tacit.split.record import Recorder
+from tacit.split.simulate import Simulation, simulate
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Course:
     epochs: int = 4  # how often every row is visited; accumulated attacks need several visits
     batch_size: int = 512  # rows in a batch; fewer where there are fewer rows
     learning_rate: float = 2e-3  # of Adam
+    bottom_rate: float | None = None  # of the feature party's Adam, where that is another
     last: int = 24  # batches that are kept, to be attacked one by one
     follow: int = 4096  # rows whose visits are all attacked together
     seed: int = 0  # of weights, batches, noise and attacks
@@ -95,16 +96,18 @@ def train(
     course: Course,
     *,
     protect: Protection | None = None,
+    protect_embedding: Sequence[EmbeddingProtection] = (),
     progress: Progress = lambda *_: None,
 ) -> Trained:
-    """Train under a protection and write down what is sent."""
+    """Train under a protection of gradients, and of embeddings where there is one, and write down what is sent."""
     rows, test = problem.train, problem.test
     bottom, top = problem.models(course.seed)
     record = Recorder(last=course.last, follow=min(course.follow, len(rows)))
     model = simulate(
         bottom=bottom, top=top, features=rows.features, own=rows.own, labels=rows.labels,
-        protect=none() if protect is None else protect,
-        optimizer=lambda module: adam(module, lr=course.learning_rate), epochs=course.epochs,
+        protect=none() if protect is None else protect, protect_embedding=protect_embedding,
+        optimizer=partial(adam, lr=course.learning_rate),
+        bottom_optimizer=partial(adam, lr=course.bottom_rate or course.learning_rate), epochs=course.epochs,
         batch_size=min(course.batch_size, len(rows)), seed=course.seed, record=record,
         progress=lambda done, steps: progress(f"training with {protection}", done, steps),
     )  # fmt: skip
@@ -127,3 +130,16 @@ def attack(trained: Trained, *, progress: Progress = lambda *_: None) -> Trial:
     tried = {finding.attack for finding in findings}
     missing = {name: reason for name, reason in skipped.items() if name not in tried}
     return Trial(trained.protection, trained.test_auc, trained.model.history[-1].power, findings, missing)
+
+
+def decode(trained: Trained, *, decoder: str = "linear_decoder") -> float:
+    """The share of the variance of the bottom's inputs that a decoder reads: of single visits, or of a row's mean."""
+    read = []
+    for view in (trained.record.batches().view, mean_visits(trained.record.visits().view)):
+        rows, places = view.rows.unique(return_inverse=True)
+        inputs = trained.model.party.hidden(rows).flatten(1)
+        seen = View.of_embeddings(view.embedding, rows=places)
+        (found,) = attack_inputs(seen, inputs, [decoder], noise=torch.Generator().manual_seed(trained.course.seed))
+        assert found.relative is not None  # it guesses inputs
+        read.append(1 - found.relative.value)
+    return max(read)

@@ -20,12 +20,12 @@ import polars as pl
 
 from tacit.align.batches import scramble
 from tacit.align.tables import Columns
+from tacit.company.agreed import agree
 from tacit.company.folder import Folder, create
 from tacit.config import Protect
 from tacit.errors import LimitError, TacitError, UsageError
 from tacit.lab.data import flights
-
-Progress = Callable[[str, int, int], None]
+from tacit.progress import Progress
 
 _MARK = "made-by-tacit-demo"
 _BOTH = 304_982  # flights that both companies know
@@ -46,10 +46,8 @@ threads = {threads}
 seed = {seed}
 {more}"""
 
-_PROTECT = {
-    "label": '[protect]\ngradient = { name = "matched", leak_auc = 0.55 }\n',  # with room below its limit
-    "features": '[protect]\nembedding = [{ name = "gaussian", snr = 4.0, clip = 8.0 }]\n',
-}
+_MATCHED = '{ name = "matched", leak_auc = 0.55 }'  # with room below its limit
+_NOISE = '[{ name = "gaussian", snr = 4.0, clip = 8.0 }]'
 
 _CONTRACT = """\
 run = "flights"
@@ -61,7 +59,7 @@ batch_size = {batch_size}
 [cut]
 widths = {{ airport = 128 }}
 [minimum]
-gradient = {{ name = "matched", leak_auc = 0.6 }}
+gradient = {minimum}
 """
 
 
@@ -96,18 +94,33 @@ class Company:
 
 
 def prepare(
-    out: Path, *, epochs: int, rows: int | None, seed: int, limit: float | None = 0.6
+    out: Path,
+    *,
+    epochs: int,
+    rows: int | None,
+    seed: int,
+    limit: float | None = 0.6,
+    gradient: str = _MATCHED,
+    embedding: str = _NOISE,
 ) -> tuple[Company, Company]:
-    """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
+    """Both folders, set up for split training: tables, keys, certificates exchanged, one contract.
 
-    Returns the airline, which has the labels and holds its leak under the limit, and the airport.
+    Protections are given as settings spell them. Returns the airline, which has the labels and holds its leak under the
+    limit, and the airport.
     """
-    batch_size = 1024 if rows is None else min(1024, max(64, rows // 16))
-    more = {role: f'[model]\nname = "wide_deep"\n{protect}' for role, protect in _PROTECT.items()}
-    limits = "" if limit is None else f"limit = {limit}\n"
+    protect = {"label": f"gradient = {gradient}", "features": f"embedding = {embedding}"}
+    more = {role: f'[model]\nname = "wide_deep"\n[protect]\n{words}\n' for role, words in protect.items()}
+    matched = gradient == _MATCHED
+    limits = ("" if limit is None else f"limit = {limit}\n") + ("" if matched else "budget = 1\n")
+    minimum = _MATCHED.replace("0.55", "0.6") if matched else '{ name = "none" }'
+    contract = _CONTRACT.format(epochs=epochs, batch_size=batch_size_of(rows), minimum=minimum)
     threads = max(1, (os.cpu_count() or 2) // 2)  # both share this machine
-    contract = _CONTRACT.format(epochs=epochs, batch_size=batch_size)
-    return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, more=more)
+    return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits={"label": limits}, more=more)
+
+
+def batch_size_of(rows: int | None) -> int:
+    """A batch of the papers' size; smaller where there are few rows."""
+    return 1024 if rows is None else min(1024, max(64, rows // 16))
 
 
 def set_up(
@@ -117,7 +130,7 @@ def set_up(
     rows: int | None,
     seed: int,
     threads: int,
-    limits: str,
+    limits: Mapping[str, str],
     label: str = "late",
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Company, Company]:
@@ -134,9 +147,9 @@ def set_up(
     for name, role, table, columns in each:
         path, labelled = out / name, role == "label"
         folders[name] = _new_folder(path, role)
-        flights.with_inputs(_some(table, rows)).write_parquet(path / "flights.parquet")
+        flights.with_inputs(some(table, rows)).write_parquet(path / "flights.parquet")
         settings = _PARTY.format(
-            name=name, role=role, limits=limits if labelled else "", seed=seed, threads=threads,
+            name=name, role=role, limits=limits.get(role, ""), seed=seed, threads=threads,
             network=f'{"listen" if labelled else "connect"} = "{network}"', more=more.get(role, ""),
             label=f'label = "{label}"\n' if labelled else "",
             **{kind: json.dumps(names) for kind, names in asdict(columns).items()},
@@ -145,6 +158,8 @@ def set_up(
         (path / "contract.toml").write_text(contract)
     folders["airline"].trust(out / "airport" / "airport.crt")
     folders["airport"].trust(out / "airline" / "airline.crt")
+    for name in folders:
+        agree(Folder(out / name))
     return Company(out / "airline"), Company(out / "airport")
 
 
@@ -156,11 +171,6 @@ def _new_folder(path: Path, role: Literal["label", "features"]) -> Folder:
     made = create(path, role=role, name=path.name)
     (path / _MARK).touch()
     return made
-
-
-def run(out: Path, *, epochs: int = 3, rows: int | None = None, seed: int = 0, progress: Progress) -> dict[str, Any]:
-    """Set both up, align, train and audit; what came of it, as plain values."""
-    return meet(*prepare(out, epochs=epochs, rows=rows, seed=seed), progress=progress)
 
 
 def meet(airline: Company, airport: Company, *, progress: Progress) -> dict[str, Any]:
@@ -191,11 +201,17 @@ def align_and_train(
     airline: Company, airport: Company, show: Callable[[], None], progress: Progress, done: tuple[int, ...] = (0,)
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the airline answers at the end, and how many rows there were and how long it took."""
-    times = [time.perf_counter()]
-    aligned = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
-    times.append(time.perf_counter())
+    told = align(airline, airport, progress)
+    begun = time.perf_counter()
     trained = together([airline, airport], "train", show, done)
-    times.append(time.perf_counter())
+    return trained, {**told, "train_seconds": time.perf_counter() - begun}
+
+
+def align(airline: Company, airport: Company, progress: Progress) -> dict[str, Any]:
+    """Let two companies find their common rows: how many each had and both have, and how long it took."""
+    begun = time.perf_counter()
+    aligned = together([airline, airport], "align", lambda: progress("aligning ids", 0, 0))
+    took = time.perf_counter() - begun
     rows = {
         f"{company.folder.name}_rows": pl.scan_parquet(company.folder / "flights.parquet")
         .select(pl.len())
@@ -203,9 +219,7 @@ def align_and_train(
         .item()
         for company in (airline, airport)
     }
-    return trained, {
-        **rows, "common": aligned["rows"], "align_seconds": times[1] - times[0], "train_seconds": times[2] - times[1],
-    }  # fmt: skip
+    return {**rows, "common": aligned["rows"], "align_seconds": took}
 
 
 def _protect(company: Company) -> Protect:
@@ -255,7 +269,7 @@ def _paused(companies: list[Company]) -> str:
     return ""
 
 
-def _some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
+def some(table: pl.DataFrame, rows: int | None) -> pl.DataFrame:
     """As many flights as give about so many common ones; the choice is by id, so that both sides make the same."""
     if rows is None:
         return table

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,30 +18,22 @@ from tacit.align.directory import Directory
 from tacit.align.encoder import Inputs
 from tacit.align.ids import read_ids
 from tacit.company.aligned import aligned
-from tacit.company.departures import counted_book, counted_predictions, row_keys
+from tacit.company.departures import counted_book, predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello
+from tacit.company.shipments import Shipment, version_of
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.one_shot.records import Keys
-from tacit.one_shot.shipments import Shipment, version_of
-from tacit.serve.account import Account, Marks
-from tacit.serve.exchange_half import ExchangeEmbedder
+from tacit.labels.records import Keys
+from tacit.serve.conversation import feature_limits, purpose
 from tacit.serve.halves import Embedder
-from tacit.serve.online import Log, Metrics, feature_limits, purpose
+from tacit.serve.log import Log
+from tacit.serve.metrics import FeatureMetrics
+from tacit.serve.record import Account, Marks
 from tacit.serve.rows import FileRows, Rows
 from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer, last_words, refusal
-
-_ABOUT = {
-    "tacit_serve_requests_total": "Requests that came, by what became of them.",
-    "tacit_serve_rows_total": "Rows that were asked for and answered, by whether they are known here.",
-    "tacit_serve_answer_seconds": "Time that an answer took here.",
-    "tacit_serve_connected": "Whether the label party is connected.",
-    "tacit_serve_rows_known": "Rows that can be asked for.",
-    "tacit_serve_budget_different_rows_left": "Different rows that may still be asked for.",
-}
 
 _PAUSE = 5.0  # seconds after a label party has refused, or sent what may not come
 
@@ -82,38 +73,27 @@ class Answering:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
-        counted = partial(counted_predictions, folder)
-        with counted():
-            self._account = Account(where, "embeddings", self._peer, counted=counted, version=embedder.version)
+        predictions(folder).read()  # an older copy is refused before anybody is met
+        self._account = Account(folder, where, "embeddings", self._peer, version=embedder.version)
         self._rate = Rate(self._settings.rows_a_minute)
         self.connected = False
-        self.metrics = Metrics(_ABOUT, self._gauges)
+        self.metrics = FeatureMetrics()
         self.refresh()
         self._check()
         self._marks = Marks(folder, where)
+        self.metrics.connected.set_function(lambda: self.connected)
+        self.metrics.known.set_function(lambda: self.known)
+        self.metrics.left.set_function(lambda: self._settings.different_rows - len(self._marks))
 
     @property
     def known(self) -> int:
         """Rows that can be asked for."""
         return len(self._known.ids)
 
-    def _gauges(self) -> dict[tuple[str, str], float]:
-        facts = self.facts()
-        return {
-            ("tacit_serve_connected", ""): float(self.connected),
-            ("tacit_serve_rows_known", ""): self.known,
-            ("tacit_serve_budget_different_rows_left", ""): facts["different_rows_left"],
-        }
-
-    def facts(self) -> dict[str, Any]:
-        """Whether the label party is connected, and how many rows may still be asked for; for the live page."""
-        left = self._settings.different_rows - len(self._marks)
-        return {"connected": {self._peer: self.connected}, "different_rows_left": left}
-
     def _check(self) -> None:
         """What can't be embedded is told before anybody is met."""
         some = min(64, self.known)
-        self._embedded(self._known, np.arange(some), some)
+        self._embedded(self._known, np.arange(some))
 
     def close(self) -> None:
         """Enter what has left in all."""
@@ -154,12 +134,12 @@ class Answering:
         except Exception as error:  # rows come from databases and code of the owner's; what is said is for the owner
             self._log("request failed", error=type(error).__name__, reason=str(error))
             return self._refused(message, RefusedError("failure", "the rows can't be answered at the moment"))
-        self.metrics.count("tacit_serve_requests_total", outcome="answered")
-        self.metrics.took("tacit_serve_answer_seconds", time.monotonic() - began)
+        self.metrics.requests.labels("answered").inc()
+        self.metrics.seconds.observe(time.monotonic() - began)
         return Message(message.step, "embedding", torch.from_numpy(payload), b"")
 
     def _refused(self, message: Message, error: RefusedError) -> Message:
-        self.metrics.count("tacit_serve_requests_total", outcome=error.field)
+        self.metrics.requests.labels(error.field).inc()
         self._log("request refused", field=error.field, reason=str(error), rows=len(message.payload))
         return control("refusal", message.step, {"field": error.field, "reason": str(error)})
 
@@ -173,39 +153,31 @@ class Answering:
         known = self._known
         places = known.places.rows(tokens)
         asked = np.flatnonzero(places >= 0)
-        at, values = self._embedded(known, places[asked], len(tokens))
+        at, values = self._embedded(known, places[asked])
         payload = np.zeros((len(tokens), 1 + self._embedder.width), np.uint8)
         payload[asked[at], 0] = 1
         payload[asked[at], 1:] = values
         self._enter(row_keys(self._folder, known.hashes[places[asked[at]]]), values, len(tokens))
-        self.metrics.count("tacit_serve_rows_total", len(at), known="yes")
-        self.metrics.count("tacit_serve_rows_total", len(tokens) - len(at), known="no")
+        self.metrics.rows.labels("yes").inc(len(at))
+        self.metrics.rows.labels("no").inc(len(tokens) - len(at))
         return payload
 
-    def _embedded(
-        self, known: _Known, rows: NDArray[np.int64], count: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
-        """Which of these rows are still there, and their embeddings.
-
-        In the place of rows that are not known others are fetched and embedded, and thrown away: what somebody sees who
-        can only measure times.
-        """
-        others = np.setdiff1d(np.arange(min(count, len(known.ids))), rows)[: count - len(rows)]
-        places = np.concatenate([rows, others])
+    def _embedded(self, known: _Known, places: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
+        """Which of these rows are still there, and their embeddings."""
         if isinstance(self._rows, FileRows):
             assert known.held is not None
-            inputs = known.held[torch.from_numpy(known.rows[places])]
-            return np.arange(len(rows)), self._embedder.embed_inputs(inputs)[: len(rows)]
+            values = self._embedder.embed_inputs(known.held[torch.from_numpy(known.rows[places])])
+            return np.arange(len(places)), values
         ids = known.ids[places]
         table = self._rows.fetch(ids)
         if not len(table):
             return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)
         values = self._embedder.embed(table.select(self._embedder.columns))
         if table.select(self._columns).equals(ids):
-            return np.arange(len(rows)), values[: len(rows)]
+            return np.arange(len(places)), values
         found = read_ids(table, self._columns)  # some are gone meanwhile
         at = {token.tobytes(): row for token, row in zip(tokens_of(self._key, found.hashes), found.rows, strict=True)}
-        mine = [at.get(token.tobytes(), -1) for token in tokens_of(self._key, known.hashes[rows])]
+        mine = [at.get(token.tobytes(), -1) for token in tokens_of(self._key, known.hashes[places])]
         there = np.flatnonzero(np.array(mine, np.int64) >= 0)
         return there, values[[mine[place] for place in there]]
 
@@ -221,17 +193,17 @@ class Answering:
         self._account.different = len(self._marks)
         self._account.take(count)
         if len(fresh):
-            if isinstance(self._embedder, ExchangeEmbedder):
-                self._ship(self._embedder, keys[fresh], values[fresh])
+            if self._embedder.booked is not None:
+                self._ship(*self._embedder.booked, keys[fresh], values[fresh])
             self._marks.add(marks)
 
-    def _ship(self, half: ExchangeEmbedder, keys: Keys, values: NDArray[np.uint8]) -> None:
+    def _ship(self, form: str, worst: float, keys: Keys, values: NDArray[np.uint8]) -> None:
         """Into the book of embeddings, by which later releases are attacked together with what has left."""
-        form, name = half.coding.form, f"serving {half.version}"
+        name = f"serving {self._embedder.version}"
         version = version_of(name, np.empty(0))
-        shipment = Shipment(self._folder.terms.run, self._peer, version, f"{form}, for serving", 0, half.worst)
+        shipment = Shipment(self._folder.terms.run, self._peer, version, f"{form}, for serving", 0, worst)
         with counted_book(self._folder) as book:
-            book.extend(name, shipment, keys, values[:, : form.width])
+            book.extend(name, shipment, keys, values)
 
 
 # --- over however many links -----------------------------------------------------------------------------------------
@@ -255,14 +227,12 @@ class FeatureService:
         dialer = Dialer(self._peer, self._dialled, self._greet, waiting=self._waiting)
         threading.Thread(target=self._answering.refresh_until, args=(self.over,), daemon=True).start()
         try:
-            while not self.over.is_set():
-                self._step(dialer)
-        except _StoppedError:
-            pass
+            with dialer, suppress(_StoppedError):
+                while not self.over.is_set():
+                    self._step(dialer)
         finally:
             self._answering.connected = False
             self.over.set()
-            dialer.close()
             self._answering.close()
 
     def _step(self, dialer: Dialer) -> None:
@@ -287,7 +257,7 @@ class FeatureService:
 
     def _greet(self, link: Link) -> None:
         """Compare versions; where they differ it is tried again later, for the other side may come to another one."""
-        hello = purpose({self._peer: self._embedder.version})
+        hello = purpose("serve", {self._peer: self._embedder.version})
         try:
             said_hello(link, self._folder, self._folder.terms, hello)
             link.send(control("hello", 1, {"half": self._embedder.digest}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tacit.align.encoder import Encoder
-from tacit.align.ids import LONGEST, hash_of
+from tacit.align.encoder import Encoder, days_of
+from tacit.align.ids import hash_of
 from tacit.serve.tokens import tokens_of
 
 _WHOLE = 1 << 63
 _NAMED = 5  # fields that nobody asked for, of a row that lacks one
+_ID = 256  # characters of an id that is asked for
+_MARKS = 30  # combining marks in a row, which Unicode's stream-safe text has at most
 _FARTHEST = 1e30  # deviations: beyond it a model computes with infinities
 
 
@@ -48,10 +51,12 @@ class Form:
 
     def __init__(self, ids: Sequence[str], encoder: Encoder, key: bytes, most: int) -> None:
         self._ids, self._key, self._most = tuple(ids), key, most
-        known = zip(encoder.columns.categorical, encoder.vocabularies, strict=True)
-        kinds = {name: vocabulary.dtype for name, vocabulary in known}
-        self.dtypes: dict[str, Any] = {name: kinds.get(name, pl.Float64) for name in encoder.columns.names}
-        self._checks = {name: _CHECKS[dtype] for name, dtype in self.dtypes.items()}
+        columns = encoder.columns
+        known = zip(columns.categorical, encoder.vocabularies, strict=False)  # those that dates become are the last
+        kinds: dict[str, Any] = {name: vocabulary.dtype for name, vocabulary in known}
+        days = dict.fromkeys((*columns.dates, *columns.times), pl.String)
+        self.dtypes: dict[str, Any] = {name: (kinds | days).get(name, pl.Float64) for name in columns.names}
+        self._checks = {name: _date if name in days else _CHECKS[dtype] for name, dtype in self.dtypes.items()}
         self._learnt = dict(zip(encoder.columns.numeric, encoder.statistics, strict=False))
         self._fields = frozenset((*self._ids, *self._checks))
 
@@ -73,7 +78,9 @@ class Form:
     def _wrong_fields(self, number: int, row: Any) -> WrongRequestError:
         """Which field is missing: one that was misspelt is among those that are there and not used."""
         if not isinstance(row, dict):
-            return WrongRequestError(f"row {number} is no object with the fields {sorted(self._fields)}", row=number)
+            return WrongRequestError(
+                f"row {number} must be an object with the fields {sorted(self._fields)}", row=number
+            )
         name, unknown = min(self._fields - row.keys()), sorted(row.keys() - self._fields)
         hint = f", and {[one[:100] for one in unknown[:_NAMED]]} are not used: is it one of these?" if unknown else ""
         what = f"is missing (null says that there is no value){hint}"
@@ -121,7 +128,7 @@ def parsed(body: bytes) -> dict[str, Any]:
     except ValueError as error:  # of JSON, of UTF-8, of numbers with thousands of digits
         raise WrongRequestError(f"the body is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise WrongRequestError('the body is no object: {"rows": [{...}, ...]} is')
+        raise WrongRequestError('the body must be a JSON object: {"rows": [{...}, ...]}')
     unknown = content.keys() - {"rows"}
     if unknown:
         name = min(unknown)[:100]
@@ -139,21 +146,29 @@ def _no_constant(name: str) -> None:
 def _number(value: Any) -> str:
     if type(value) is int:
         return "" if -_WHOLE <= value < _WHOLE else "is a whole number of more than 64 bits"
-    return "" if type(value) is float and math.isfinite(value) else "is no finite number, nor null"
+    return "" if type(value) is float and math.isfinite(value) else "must be a finite number or null"
 
 
 def _whole(value: Any) -> str:
-    return "" if type(value) is int and -_WHOLE <= value < _WHOLE else "is no whole number of 64 bits, nor null"
+    return "" if type(value) is int and -_WHOLE <= value < _WHOLE else "must be a whole number of 64 bits or null"
 
 
 def _boolean(value: Any) -> str:
-    return "" if type(value) is bool else "is neither true nor false nor null"
+    return "" if type(value) is bool else "must be true, false or null"
 
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        return "is no text, nor null"
+        return "must be text or null"
     return "" if value.isascii() or value.encode(errors="ignore").decode() == value else "has half a character"
+
+
+def _date(value: Any) -> str:
+    if wrong := _text(value):
+        return wrong
+    return (
+        "" if not value.strip() or days_of(pl.Series([value]))[0] is not None else "must be a date such as 2014-01-19"
+    )
 
 
 def _id(value: Any) -> str:
@@ -161,7 +176,21 @@ def _id(value: Any) -> str:
         return _whole(value)
     if type(value) is not str:
         return "is an id: text, a whole number, or null"
-    return _text(value) or ("" if len(value) <= LONGEST // 4 else f"is an id of more than {LONGEST // 4} characters")
+    if len(value) > _ID:
+        return f"is an id of more than {_ID} characters"
+    if not value.isascii() and _many_marks(value):
+        return f"is an id with more than {_MARKS} combining marks in a row"
+    return _text(value)
+
+
+def _many_marks(value: str) -> bool:
+    """Whether more marks follow one another than any script has: to put very many in order takes very long."""
+    row = 0
+    for letter in value:
+        row = row + 1 if unicodedata.combining(letter) else 0
+        if row > _MARKS:
+            return True
+    return False
 
 
 _CHECKS: dict[Any, Callable[[Any], str]] = {

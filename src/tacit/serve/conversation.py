@@ -1,11 +1,34 @@
-"""What both sides of a prediction share: what may come, whom it tells, how one waits, and the record of what left."""
+"""What two companies say to each other over a finished run, and how.
+
+`tacit predict`, for a file::
+
+    feature party                                      label party
+    hello, with the version of the model        <-->   hello, with the version of the model
+                                                <--    hello 1: which prediction it is, what is matched
+    hello 1: what is matched here, its half     -->
+                                                <--    hello 2: whether ids are matched (again)
+    (private: the protocol of `tacit align`)    <-->   (by key: tokens of all rows of the file; hello 3)
+    embeddings of these rows, in parts          -->
+                                                <--    done
+    done                                        -->
+
+`tacit serve`, row by row::
+
+    hello, with the version of the model        <-->   hello, with the version of the model
+    hello 1: its half                           -->
+                                                <--    tokens n
+    embedding n, or refusal n                   -->
+
+A service's requests are numbered from 1 on over each link, and several may be on their way. A refusal with the number
+of a request is about that alone; one with the number 0 ends the link. Of each row that was asked for an embedding has a
+byte that says whether the feature party knows it, and its numbers; those of an unknown row are zeros.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +36,25 @@ import torch
 
 from tacit.align.control import decoded
 from tacit.align.curve import Engine
-from tacit.align.history import newest
 from tacit.align.ids import Ids
-from tacit.company import seals
 from tacit.company.align import Found, Work
-from tacit.company.departures import counted_predictions
 from tacit.company.folder import Folder
-from tacit.company.meeting import Purpose, alignment_limits
-from tacit.company.run_files import PREDICTIONS
-from tacit.company.verdict import now
+from tacit.company.meeting import Purpose
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError, RefusedError
-from tacit.serve.job import Matched, rows_of_chunk
+from tacit.errors import DataError, LinkError, ProtocolError, RefusedError
+from tacit.progress import Progress
+from tacit.serve.halves import pin
 from tacit.serve.tokens import SIZE
-from tacit.wire.codec import AtMost, Limit
-from tacit.wire.line import Alarm, Waiting, refused_by
+from tacit.wire.codec import CONTROL, AtMost, Limit
+from tacit.wire.line import Alarm, Waiting, leave, leaving, refused_by
 
-TOKENS = 1 << 18
-"""Tokens of a message."""
+ROWS = 4096
+"""Rows of a message, at most."""
 
-_MONTH = timedelta(days=30)
+PATIENCE = 60.0
+"""Seconds for which a peer is looked for that may have all it wanted, and be gone."""
+
+_CONTROLS = dict.fromkeys(("hello", "refusal"), CONTROL)
 
 
 @dataclass(frozen=True)
@@ -40,7 +62,7 @@ class Telling:
     """Whom a prediction tells how far it is."""
 
     # told what is being done, how much of it is done and how much there is
-    progress: Callable[[str, int, int], None] = lambda *_: None
+    progress: Progress = lambda *_: None
     waiting: Waiting = lambda *_: None  # told while a peer lets us wait
     alarm: Alarm = lambda *_: None  # told of everything that was refused: the peer, the field, the reason
     report: Callable[[str], None] = lambda _: None  # told what became of the rows of a table
@@ -49,19 +71,25 @@ class Telling:
 
 def label_limits(widths: Mapping[str, int]) -> dict[str, Limit]:
     """What may come to a label party. Of which width each feature party's rows are, is seen when they are taken."""
-    width = 1 + max(widths.values())
-    most = max(rows_of_chunk(1 + each) for each in widths.values())
-    return {**alignment_limits(), "embedding": Limit(torch.uint8, (AtMost(most), AtMost(width)))}
+    return {**_CONTROLS, "embedding": Limit(torch.uint8, (AtMost(ROWS), AtMost(1 + max(widths.values()))))}
 
 
 def feature_limits() -> dict[str, Limit]:
     """What may come to a feature party."""
-    return {**alignment_limits(), "tokens": Limit(torch.uint8, (AtMost(TOKENS), SIZE))}
+    return {**_CONTROLS, "tokens": Limit(torch.uint8, (AtMost(ROWS), SIZE))}
 
 
-def purpose(match: str, versions: Mapping[str, str]) -> Purpose:
+def purpose(verb: str, versions: Mapping[str, str], **words: str) -> Purpose:
     """What both sides say first, and what must be equal: before that nothing is sent. Versions are by peer."""
-    return lambda peer: {"purpose": "predict", "match": match, "model": versions[peer]}
+    return lambda peer: {"purpose": verb, **words, "model": versions[peer]}
+
+
+def check_half(where: Path, peer: str, digest: str) -> None:
+    """Refuse a peer's half that is another one than when it was first used."""
+    try:
+        pin(where, peer, digest)
+    except DataError as error:
+        raise RefusedError("half", str(error)) from None
 
 
 def following(link: Link, waiting: Waiting, why: str) -> Message:
@@ -72,16 +100,6 @@ def following(link: Link, waiting: Waiting, why: str) -> Message:
     if message.kind == "refusal":
         raise refused_by(message, link.peer)
     return message
-
-
-def raise_if_refused(link: Link) -> None:
-    """Raise the refusal that a peer sent before it hung up, which whoever was just sending has not read."""
-    try:
-        while (message := link.recv(0.0)) is not None:
-            if message.kind == "refusal":
-                raise refused_by(message, link.peer)
-    except LinkError:
-        pass
 
 
 def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Telling, why: str) -> dict[str, Any]:
@@ -97,42 +115,69 @@ def heard(link: Link, kind: str, step: int, fields: dict[str, type], telling: Te
         raise RefusedError("message", str(error)) from None
 
 
-def record(where: Path, job: str, what: str, to: str, **facts: Any) -> None:
-    """Put on record what is about to leave for a prediction; once, however often it is started."""
-    said = {"job": job, "what": what, "to": to, **facts}
-    if not any({**line, "time": ""} == {**said, "time": ""} for line in seals.read(where / PREDICTIONS)):
-        seals.append(where / PREDICTIONS, {"time": now(), **said})
+# --- a prediction's links --------------------------------------------------------------------------------------------
 
 
-def check_keyed(folder: Folder, where: Path, job: str, peer: str, asked: Matched) -> None:
-    """Refuse a label party that has asked for too many rows by key in 30 days, in all runs together.
+class _GoneError(Exception):
+    """A peer can't be found, and may have all it wanted."""
 
-    Rows that were answered in this prediction before are free.
+
+def converse(
+    meet: Callable[[Waiting], dict[str, Link]],
+    session: Callable[[Mapping[str, Link]], bool],
+    telling: Telling,
+    over: Callable[[], bool],
+) -> bool:
+    """Talk over however many links until a session says that it was the last: whether peers said farewell.
+
+    Args:
+        meet: gives links to all peers, and tells while it waits for them.
+        session: what is done over one set of links.
+        telling: told why there are others.
+        over: whether nothing but farewells is missing: then peers are looked for a minute long.
     """
-    lines = [line for path in where.parent.glob(f"*/{PREDICTIONS}") for line in seals.read(path)]
-    keyed = [line for line in lines if line.get("match") == "keyed" and line["to"] == peer]
-    keyed.sort(key=lambda line: str(line["time"]))
-    if any((line["job"], line["asked"], line["what"]) == (job, asked.id, "embeddings") for line in keyed):
-        return
-    old = len(keyed) - newest([line["time"] for line in keyed], datetime.now(UTC), _MONTH)
-    used = sum(line["rows"] for line in keyed[old:] if line["what"] == "embeddings")
-    most = folder.config.align.keyed_rows_a_month
-    if used + asked.count > most:
-        with counted_predictions(folder):
-            record(where, job, "nothing: refused", peer, rows=asked.count, match="keyed", asked=asked.id, on=now())
-        raise RefusedError(
-            "keyed_rows_a_month",
-            f"{peer} asks for {asked.count:,} rows by key and was given {used:,} in 30 days, where {most:,} are "
-            f"allowed: raise `[align] keyed_rows_a_month` in the party.toml of {folder.config.name}, or wait and ask "
-            f"every week (a longer pause counts as {_MONTH.days / 4:g} days, for clocks jump)",
-        )
+
+    def waiting(peer: str, seconds: float, why: str) -> None:
+        if over() and seconds > PATIENCE:
+            raise _GoneError
+        telling.waiting(peer, seconds, f"all was sent; {why}" if over() else why)
+
+    while True:
+        try:
+            links = meet(waiting)
+        except _GoneError:
+            return False
+        try:
+            with leaving(links.values()):
+                last = session(links)
+        except LinkError as error:
+            telling.waiting(", ".join(links), 0.0, str(error))
+        else:
+            leave(links.values(), None)
+            if last:
+                return True
+
+
+def raise_if_refused(link: Link) -> None:
+    """Raise the refusal that a peer sent before it hung up, which whoever was just sending has not read."""
+    try:
+        while (message := link.recv(0.0)) is not None:
+            if message.kind == "refusal":
+                raise refused_by(message, link.peer)
+    except LinkError:
+        pass
 
 
 def private_match(folder: Folder, ids: Ids, engine: Engine, links: Mapping[str, Link], telling: Telling) -> Found:
-    """Which rows all parties have, found as `tacit align` finds them; it counts among the alignments."""
+    """Which rows all parties have, found as `tacit align` finds them; it counts among the alignments.
+
+    Where a link breaks once a peer has been answered, the command ends: that peer would else be answered again and
+    again, about other rows.
+    """
     work = Work.of(folder, ids, engine, telling.progress)
     try:
         return work.run(links)
     except LinkError as error:
-        work.give_up(error, "the same `tacit predict`")
-        raise
+        if not work.answered:
+            raise
+        raise RefusedError("job", work.after_answers(error, "the same `tacit predict`")) from error

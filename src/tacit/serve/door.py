@@ -11,10 +11,10 @@ from pathlib import Path
 from tacit.company.folder import Folder
 from tacit.company.meeting import said_hello, server
 from tacit.contracts import Link, Message
-from tacit.errors import DataError, LinkError, ProtocolError, RefusedError
-from tacit.serve.conversation import Telling, heard
-from tacit.serve.halves import Scorer, pin
-from tacit.serve.online import Log, label_limits, purpose
+from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.serve.conversation import Telling, check_half, heard, label_limits, purpose
+from tacit.serve.halves import Scorer
+from tacit.serve.log import Log
 from tacit.serve.partners import Partner
 from tacit.wire.line import last_words
 
@@ -26,7 +26,7 @@ class Door:
 
     def __init__(self, folder: Folder, where: Path, scorer: Scorer, partners: Mapping[str, Partner], log: Log) -> None:
         self._folder, self._where, self._partners, self._log = folder, where, partners, log
-        self._hello = purpose(scorer.versions)
+        self._hello = purpose("serve", scorer.versions)
         self._loop = asyncio.get_running_loop()
         self._over = threading.Event()
         self._pinning = threading.Lock()
@@ -81,11 +81,8 @@ class Door:
     def _greet(self, link: Link) -> None:
         said_hello(link, self._folder, self._folder.terms, self._hello)
         said = heard(link, "hello", 1, {"half": str}, Telling(), "it does not say which half it has")
-        try:
-            with self._pinning:
-                pin(self._where, link.peer, said["half"])
-        except DataError as error:
-            raise RefusedError("half", str(error)) from None
+        with self._pinning:
+            check_half(self._where, link.peer, said["half"])
 
     def _attach(self, partner: Partner, link: Link) -> None:
         old = partner.attach(link)

@@ -9,15 +9,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.errors import DataError
+from tacit.listening import called, is_here
 from tacit.serve.asked import WrongRequestError, parsed
 from tacit.serve.live import LiveModel
-from tacit.serve.online import Log, Metrics
+from tacit.serve.log import Log
+from tacit.serve.metrics import Metrics
 
 Ready = Callable[[], tuple[bool, Mapping[str, Any]]]
 """Whether the service is ready, and why."""
@@ -33,13 +37,14 @@ class _Watched:
     def __init__(self, metrics: Metrics, ready: Ready, token: str | None, log: Log) -> None:
         self.metrics, self._ready, self._token, self._log = metrics, ready, token, log
 
-    def app(self, *more: Route) -> Starlette:
+    def app(self, *more: Route) -> ASGIApp:
         """The app, with further routes."""
         routes = [
             Route("/health", self._health), Route("/ready", self._is_ready), Route("/metrics", self._metrics), *more
         ]  # fmt: skip
         handlers = {HTTPException: self._refused, WrongRequestError: self._wrong, Exception: self._failed}
-        return Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+        app = Starlette(routes=routes, exception_handlers=handlers)  # type: ignore[arg-type]
+        return _Local(app) if self._token is None else app
 
     def admit(self, request: Request) -> None:
         """Refuse whoever has not got the token."""
@@ -64,18 +69,36 @@ class _Watched:
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
     async def _refused(self, _request: Request, error: HTTPException) -> Response:
-        self.metrics.count("tacit_serve_http_total", code=str(error.status_code))
+        self.metrics.http.labels(str(error.status_code)).inc()
         return _json({"error": error.detail}, error.status_code, error.headers)
 
     async def _wrong(self, _request: Request, error: WrongRequestError) -> Response:
-        self.metrics.count("tacit_serve_http_total", code=str(error.status))
+        self.metrics.http.labels(str(error.status)).inc()
         return _json({"error": str(error), **error.where}, error.status)
 
     async def _failed(self, _request: Request, error: Exception) -> Response:
         """A bug of ours; what it says may hold ids, and is in no log."""
-        self.metrics.count("tacit_serve_http_total", code="500")
+        self.metrics.http.labels("500").inc()
         self._log("bug", error=type(error).__name__, where=_where(error))
         return _json({"error": "this is a bug in tacit: its log says where"}, 500)
+
+
+class _Local:
+    """Without a token: an app for programs of this machine, not for what a site makes a browser here ask."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        app = self._app
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            if not is_here(called(headers.get("host", "")) or ""):
+                app = _json({"error": "this service does not go by that name: ask 127.0.0.1, or set a token"}, 400)
+            elif "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+                app = _json({"error": "a page of a site asks: set a token, and let a program bring it"}, 403)
+        await app(scope, receive, send)
 
 
 def _where(error: Exception) -> str:
@@ -85,19 +108,19 @@ def _where(error: Exception) -> str:
     return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
 
 
-def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> Starlette:
+def watch_app(metrics: Metrics, ready: Ready, token: str | None, log: Log) -> ASGIApp:
     """A feature party's: nothing but watching."""
     return _Watched(metrics, ready, token, log).app()
 
 
-def label_app(model: LiveModel, metrics: Metrics, token: str | None, log: Log) -> Starlette:
+def label_app(model: LiveModel, token: str | None, log: Log) -> ASGIApp:
     """A label party's."""
 
     def ready() -> tuple[bool, Mapping[str, Any]]:
-        there = {name: partner.link is not None for name, partner in model.partners.items()}
+        there = {name: partner.connected() for name, partner in model.partners.items()}
         return model.ready, {"fallback": model.fallback, "connected": there}
 
-    watched = _Watched(metrics, ready, token, log)
+    watched = _Watched(model.metrics, ready, token, log)
     return watched.app(Route("/score", _Scores(model, watched).score, methods=["POST"]))
 
 
@@ -122,8 +145,8 @@ class _Scores:
             raise WrongRequestError(str(error), status=422) from None
         finally:
             self._rows -= len(asked)
-        self._watched.metrics.count("tacit_serve_http_total", code="200")
-        self._watched.metrics.took("tacit_serve_request_seconds", time.monotonic() - began)
+        model.metrics.http.labels("200").inc()
+        model.metrics.seconds.observe(time.monotonic() - began)
         said = {"scores": scored.scores, "basis": scored.basis, "reason": scored.reason, "versions": model.versions}
         return _json(said)
 

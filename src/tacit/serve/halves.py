@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 import polars as pl
@@ -22,8 +22,9 @@ from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder, Inputs
 from tacit.company.audit import find_run
 from tacit.company.check import columns_of
-from tacit.company.export import clear, parts_of, weights_of
+from tacit.company.export import clear
 from tacit.company.folder import Folder
+from tacit.company.ways import way_of
 from tacit.disk import write_json
 from tacit.errors import DataError, StorageError, UsageError
 
@@ -49,6 +50,10 @@ class Embedder(Protocol):
     @property
     def columns(self) -> tuple[str, ...]:
         """That a table of rows must have."""
+
+    @property
+    def booked(self) -> tuple[str, float] | None:
+        """The form in which rows enter the book of what was sent, and the most that was read of it, if any."""
 
     def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
         """The embedding of any rows, as it may leave: protected, and the same bytes for a row always.  (rows, width)
@@ -109,13 +114,7 @@ def load_embedder(
 ) -> Embedder:
     """A feature party's half, if it may be let out, with what is to be done with it for the record; see `clear`."""
     folder, where = _cleared(path, "features", what, override, reason)
-    if folder.terms.mode == "one_shot":
-        from tacit.serve.exchange_half import ExchangeEmbedder
-
-        return ExchangeEmbedder.load(folder, where)
-    from tacit.serve.split_half import SplitEmbedder
-
-    return SplitEmbedder.load(folder, where)
+    return cast(Embedder, way_of(folder.terms).embedder(folder, where))
 
 
 def load_scorer(
@@ -123,13 +122,7 @@ def load_scorer(
 ) -> Scorer:
     """The label party's half, if it may be let out; the arguments are those of `load_embedder`."""
     folder, where = _cleared(path, "label", what, override, reason)
-    if folder.terms.mode == "one_shot":
-        from tacit.serve.exchange_half import ExchangeScorer
-
-        return ExchangeScorer.load(folder, where)
-    from tacit.serve.split_half import SplitScorer
-
-    return SplitScorer.load(folder, where)
+    return cast(Scorer, way_of(folder.terms).scorer(folder, where))
 
 
 def _cleared(
@@ -139,10 +132,7 @@ def _cleared(
     folder, where = find_run(path)
     if folder.config.role != role:
         raise UsageError(f"{folder.path} is that of a party with the role {folder.config.role!r}, not {role!r}")
-    if folder.terms.mode == "one_shot":
-        parts_of(folder, where)
-    else:
-        weights_of(where)
+    way_of(folder.terms).check_over(folder, where)
     clear(path, what, override=override, reason=reason)
     return folder, where
 
@@ -174,7 +164,7 @@ def trained_encoder(folder: Folder, where: Path, data: str | None) -> Encoder:
     if encoder.columns != columns:
         raise UsageError(
             f"{folder.path / 'party.toml'} names other columns than this run was trained with: put categorical, "
-            "numeric and flagged back as they were"
+            "numeric, flagged, dates and times back as they were"
         )
     return encoder
 

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
-import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.align.arrays import numbers
+from tacit.align.arrays import let_go, new_file, numbers
 from tacit.company.folder import Folder
 from tacit.contracts import Message
-from tacit.disk import held, known_json, make_folder, replaced, storing, write_json
+from tacit.disk import held, known_json, make_folder, storing, write_json
 from tacit.errors import RefusedError, StorageError
-
-CHUNK = 1 << 20
-"""Bytes of a message, at most: small enough to stay in a processor's cache on its way to the disk."""
+from tacit.made_once import made_once
+from tacit.serve.conversation import ROWS
 
 _NAME = re.compile(r"[0-9a-f]{32}")
-_FACTS, _SENT, _MATCHED, _ROWS = "facts.json", "sent.json", "matched.json", "rows.npy"
-
-
-def rows_of_chunk(width: int) -> int:
-    """Rows of a message, of so many bytes each."""
-    return max(1, CHUNK // width)
 
 
 @dataclass(frozen=True)
@@ -68,10 +58,8 @@ class Job:
     def __init__(self, run: Path, name: str, facts: Mapping[str, Any]) -> None:
         if not _NAME.fullmatch(name):
             raise RefusedError("job", f"{name[:40]!r} is no name of a prediction: 32 hex digits are")
-        self.name = name
-        self.folder = run / "predictions" / name
-        self._facts = dict(facts)
-        if known_json(self.folder / _FACTS) != self._facts:
+        self.name, self.folder, self._facts = name, run / "predictions" / name, dict(facts)
+        if known_json(self.folder / "facts.json") != self._facts:
             self.discard()
 
     @staticmethod
@@ -82,121 +70,41 @@ class Job:
 
     def discard(self) -> None:
         """Begin anew."""
-        with storing(self.folder):
-            shutil.rmtree(self.folder, ignore_errors=True)
-        make_folder(self.folder)
-        write_json(self.folder / _FACTS, self._facts)
+        self.remove()
+        write_json(self.folder / "facts.json", self._facts)
 
     def remove(self) -> None:
-        """It is over, and nothing of it is needed any more."""
+        """Nothing of it is needed any more."""
         with storing(self.folder):
-            shutil.rmtree(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
 
-    def all_sent(self, about: Mapping[str, int]) -> None:
-        """Write down that the last of it is about to leave, and what all of it is."""
-        write_json(self.folder / _SENT, about)
+    def remove_others(self) -> int:
+        """Remove what was begun in this run and never ended, but for this one; how many there were."""
+        others = [one for one in self.folder.parent.iterdir() if _NAME.fullmatch(one.name) and one != self.folder]
+        for other in others:
+            with storing(other):
+                shutil.rmtree(other)
+        return len(others)
 
     def settle(self, id: str, rows: NDArray[np.int64]) -> None:
-        """Write down which rows are asked for: their numbers first, then the file that says they are there."""
-        path = self.folder / _ROWS
-        replaced(path, lambda file: np.lib.format.write_array(file, rows, version=(1, 0)))
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        write_json(self.folder / _MATCHED, {"id": id, "rows": digest})
+        """Write down which rows are asked for."""
+
+        def write(fresh: Path) -> None:
+            np.save(fresh / "rows.npy", rows)
+            (fresh / "id.json").write_text(json.dumps(id))
+
+        made_once(self.folder, "matched", write)
 
     @property
     def matched(self) -> Matched | None:
-        """Which rows are asked for; None where that is not settled yet, or torn or spoilt, and so settled again."""
-        said = known_json(self.folder / _MATCHED)
-        if not isinstance(said, dict) or set(said) != {"id", "rows"}:
+        """Which rows are asked for; None where that is not settled yet."""
+        path = self.folder / "matched"
+        if not path.exists():
             return None
-        try:
-            with (self.folder / _ROWS).open("rb") as file:
-                whole = hashlib.file_digest(file, "sha256").hexdigest() == said["rows"]
-            return Matched(str(said["id"]), numbers(self.folder / _ROWS, "int64")) if whole else None
-        except (OSError, ValueError):
-            return None
+        return Matched(str(known_json(path / "id.json")), numbers(path / "rows.npy", "int64"))
 
 
-def last_sent(run: Path, facts: Mapping[str, Any]) -> tuple[str, dict[str, int]] | None:
-    """The newest prediction with these facts of which everything has left, and nobody has said that it came, if any."""
-    for folder in _newest_first(run):
-        sent = known_json(folder / _SENT)
-        if sent is not None and known_json(folder / _FACTS) == dict(facts):
-            return folder.name, sent
-    return None
-
-
-def forget_sent(run: Path, but: str = "") -> None:
-    """Nobody waits any longer to hear that predictions came, one excepted."""
-    for folder in _newest_first(run):
-        if folder.name != but:
-            with storing(folder):
-                (folder / _SENT).unlink(missing_ok=True)
-
-
-def tidy(run: Path, but: str, *, most: int, days: int) -> int:
-    """Remove what was begun and never ended, beyond the newest ones and after a time, but for one; how many.
-
-    A label party names its predictions as it likes, and may begin any number of them.
-    """
-    others = [folder for folder in _newest_first(run) if folder.name != but]
-    gone = [folder for k, folder in enumerate(others) if k >= most or _begun(folder) < time.time() - 86400 * days]
-    for folder in gone:
-        with storing(folder):
-            shutil.rmtree(folder)
-    return len(gone)
-
-
-def _newest_first(run: Path) -> list[Path]:
-    found = [path for path in (run / "predictions").glob("*") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=_begun, reverse=True)
-
-
-def _begun(folder: Path) -> float:
-    try:
-        return (folder / _FACTS).stat().st_mtime
-    except OSError:  # killed before it was written
-        return 0.0
-
-
-class Inbox:
-    """The embeddings of one feature party: a file that is there when all of them have come, and are on the disk."""
-
-    def __init__(self, path: Path, count: int, width: int) -> None:
-        self._path, self.count, self._width = path, count, width
-
-    @property
-    def whole(self) -> bool:
-        """Whether everything is here."""
-        return self._path.exists()
-
-    def store(self, following: Callable[[], Message], told: Callable[[int], None] = lambda _: None) -> None:
-        """Keep all messages, and tell how many rows have come; what ends before the last one leaves nothing here."""
-
-        def write(file: IO[bytes]) -> None:
-            if size := self.count * self._width:
-                with storing(self._path, needed=size):
-                    os.posix_fallocate(file.fileno(), 0, size)
-            rows = rows_of_chunk(self._width)
-            for step, start in enumerate(range(0, self.count, rows)):
-                message = following()
-                part, expected = message.payload.numpy(), (min(rows, self.count - start), self._width)
-                if message.step != step or part.shape != expected:
-                    raise RefusedError(
-                        "embedding",
-                        f"part {message.step} with {part.shape} bytes came where part {step} with {expected} must",
-                    )
-                if (part[:, 0] > 1).any():
-                    raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
-                file.write(np.ascontiguousarray(part).data)
-                told(start + len(part))
-
-        replaced(self._path, write)
-
-    def read(self) -> NDArray[np.uint8]:
-        """All rows, from the disk as they are used.  (rows, width)"""
-        return stored_rows(self._path, self.count, self._width)
+# --- rows of bytes in a file, whose messages have `ROWS` of them each ------------------------------------------------
 
 
 def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
@@ -209,16 +117,36 @@ def stored_rows(path: Path, count: int, width: int) -> NDArray[np.uint8]:
     return np.memmap(path, np.uint8, "c", shape=(count, width))
 
 
-def parts(path: Path, count: int, width: int) -> Iterator[NDArray[np.uint8]]:
+def sent_rows(path: Path, count: int, width: int) -> Iterator[NDArray[np.uint8]]:
     """The messages of a file of rows, each where the one before it was.  (rows, width) each
 
     They are read, for a page of a file is mapped in more time than it is copied.
     """
-    size = rows_of_chunk(width)
-    room = np.empty((min(size, count), width), np.uint8)
+    room = np.empty((min(ROWS, count), width), np.uint8)
     with storing(path, "read"), path.open("rb") as file:
-        for start in range(0, count, size):
+        for start in range(0, count, ROWS):
             some = room[: count - start]
             if file.readinto(some.data) < some.nbytes:
                 raise StorageError(f"{path} ends before row {start + len(some)}: give the same command again")
             yield some
+
+
+def store_rows(
+    path: Path, places: NDArray[np.int64], total: int, width: int, following: Callable[[], Message],
+    told: Callable[[int], None] = lambda _: None,
+) -> None:  # fmt: skip
+    """Keep the rows of all messages, each at its place in a file of so many rows, and tell how many have come."""
+    rows: NDArray[np.uint8] = new_file(path, "uint8", [total, width])
+    for step, start in enumerate(range(0, len(places), ROWS)):
+        message, at = following(), places[start : start + ROWS]
+        part = message.payload.numpy()
+        if message.step != step or part.shape != (len(at), width):
+            raise RefusedError(
+                "embedding",
+                f"part {message.step} with {part.shape} bytes came where part {step} with {(len(at), width)} must",
+            )
+        if (part[:, 0] > 1).any():
+            raise RefusedError("embedding", f"part {step} has rows that are neither known nor unknown")
+        rows[at] = part
+        let_go(rows)
+        told(start + len(part))

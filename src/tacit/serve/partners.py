@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from tacit.config import Serve
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, RefusedError, StorageError
-from tacit.serve.account import Account
-from tacit.serve.online import ROWS, Log, Metrics
+from tacit.errors import LinkError, RefusedError
+from tacit.serve.conversation import ROWS
+from tacit.serve.log import Log
+from tacit.serve.metrics import LabelMetrics
+from tacit.serve.record import Account
 from tacit.serve.tokens import SIZE
 from tacit.wire.line import refused_by
 
@@ -47,7 +49,7 @@ class Partner:
     """
 
     def __init__(
-        self, name: str, width: int, numbers: bool, account: Account, settings: Serve, metrics: Metrics, log: Log
+        self, name: str, width: int, numbers: bool, account: Account, settings: Serve, metrics: LabelMetrics, log: Log
     ) -> None:
         self.name, self.width, self._numbers, self._account = name, width, numbers, account
         self._cache = Cache(settings.cache_seconds, settings.cache_rows)
@@ -77,7 +79,7 @@ class Partner:
             return known
         answer: Answer = self._loop.create_future()
         held = self._cache.get(token)
-        self._metrics.count("tacit_serve_cache_total", partner=self.name, found="no" if held is None else "yes")
+        self._metrics.cache.labels(self.name, "no" if held is None else "yes").inc()
         if held is not None:
             answer.set_result(held)
         elif self.link is None:
@@ -97,17 +99,17 @@ class Partner:
             self._step += 1
             self._sent[self._step] = tokens, time.monotonic()
             payload = torch.frombuffer(bytearray(b"".join(tokens)), dtype=torch.uint8).reshape(-1, SIZE)
-            self._metrics.count("tacit_serve_messages_total", partner=self.name)
+            self._metrics.messages.labels(self.name).inc()
             self._sender.submit(self._send, self.link, Message(self._step, "tokens", payload, b""))
 
     def _send(self, link: Link, message: Message) -> None:
-        """In a thread of its own, for it may wait for the disk or for the network."""
+        """In a thread of its own: it may wait for the disk or for the network. Why it fails is for the owner alone."""
         try:
             self._account.take(len(message.payload))
             link.send(message)
-        except (LinkError, RefusedError, StorageError) as error:
+        except Exception as error:
             if not isinstance(error, LinkError):
-                self._log("nothing is asked for", partner=self.name, reason=str(error))
+                self._log("nothing is asked for", partner=self.name, error=type(error).__name__, reason=str(error))
                 link.close()
             self._loop.call_soon_threadsafe(self.detach, link, str(error))
 
@@ -134,6 +136,10 @@ class Partner:
         for answer in self._answers.values():
             answer.set_result(missing)
         self._answers.clear()
+
+    def connected(self) -> bool:
+        """Whether it can be asked."""
+        return self.link is not None
 
     @property
     def oldest(self) -> float:
@@ -163,8 +169,8 @@ class Partner:
 
     def _missing(self, message: Message) -> Missing:
         said = refused_by(message, self.name)
-        field = said.field if said.field in _REFUSALS else "other"
-        self._metrics.count("tacit_serve_refusals_total", partner=self.name, field=field)
+        field = said.field if isinstance(said, RefusedError) and said.field in _REFUSALS else "other"
+        self._metrics.refusals.labels(self.name, field).inc()
         return Missing(f"{self.name} refused ({field})")
 
     def _check(self, step: int, rows: NDArray[np.uint8], count: int) -> None:

@@ -1,19 +1,8 @@
 """`tacit predict`: the label party has a file of rows to score, the feature parties have their tables; all run it.
 
-::
-
-    feature party                                      label party
-    hello, with the version of the model        <-->   hello, with the version of the model
-                                                <--    which prediction it is, what is settled
-    what is settled here                        -->
-                                                <--    whether ids are matched (again)
-    (private: the protocol of `tacit align`)    <-->   (by key: tokens of all rows of the file; taken)
-    embeddings of these rows, in parts          -->
-                                                <--    done
-
 A link that breaks is made again, and a party that was killed is started again with the same command: what was settled
 stays settled and is charged once, and embeddings that had not come whole are sent again, as the same bytes. Scores stay
-at the label party.
+at the label party. `tacit.serve.conversation` has what they say to each other.
 """
 
 from __future__ import annotations
@@ -47,7 +36,7 @@ def predict(
 ) -> Written | Delivered:
     """Score a file with the model of a finished run. All parties of the run call this at the same time.
 
-    Started again after whatever ended it, the same call goes on where it was.
+    Started again after whatever ended it, the same call resumes.
 
     Args:
         path: the run's folder, or that of a party with one run.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -14,68 +12,58 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go, new_file
 from tacit.align.cache import file_facts
 from tacit.align.curve import best_engine
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import blocks, check_columns, scan
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
-from tacit.company.meeting import meet, server
+from tacit.company.meeting import alignment_limits, meet, server
 from tacit.contracts import Link, Message
-from tacit.disk import remove
 from tacit.errors import DataError, LinkError, RefusedError
+from tacit.made_once import made_once
 from tacit.serve.conversation import (
-    TOKENS,
+    ROWS,
     Telling,
+    check_half,
+    converse,
     following,
     heard,
     label_limits,
     private_match,
     purpose,
     raise_if_refused,
-    record,
 )
-from tacit.serve.halves import Scorer, encoded, pin
-from tacit.serve.job import Inbox, Job, Matched
+from tacit.serve.halves import Scorer, encoded
+from tacit.serve.job import Job, Matched, store_rows, stored_rows
+from tacit.serve.record import record
 from tacit.serve.scores import Scoring, Written
-from tacit.serve.tokens import TokenTable, token_key
+from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import control
-from tacit.wire.line import last_words
 
 
 def predict_file(asking: Asking, out: Path, *, fallback: bool) -> Written:
     """Ask all feature parties for the rows of a file, and score them; with a fallback also those that not all have."""
     asking.check()
     asking.until_received()
-    vars(asking).pop("ids", None)  # some bytes of every row, which nobody needs any more
-    asked, telling = asking.job.matched, asking.telling
-    assert asked is not None
-    received = {name: inbox.read() for name, inbox in asking.inboxes(asked).items()}
     scoring = Scoring(
-        asking.source, asking.ids_columns, asking.scorer, fallback, asked, received, asking.job.folder, telling.progress
-    )
-    written = scoring.write(out, asking.total, telling.trace)
-    asking.unchanged()
+        asking.source, asking.ids_columns, asking.scorer, fallback, asking.received(), asking.job.folder,
+        asking.telling.progress,
+    )  # fmt: skip
+    written = scoring.write(out, asking.total, asking.telling.trace)
+    asking.check_unchanged()
     asking.job.remove()
     return written
 
 
-@dataclass(frozen=True)
 class Asking:
     """A label party that asks for the rows of a file."""
 
-    folder: Folder  # of the party
-    where: Path  # the run's folder
-    scorer: Scorer  # its half
-    source: Path  # the file
-    match: str  # how ids are matched
-    telling: Telling  # told how far it is
-
-    @property
-    def ids_columns(self) -> tuple[str, ...]:
-        """The columns that name a row."""
-        return self.folder.table.ids
+    def __init__(self, folder: Folder, where: Path, scorer: Scorer, source: Path, match: str, telling: Telling) -> None:
+        self.folder, self.where, self.scorer, self.source = folder, where, scorer, source
+        self.match, self.telling = match, telling
+        self.ids_columns = folder.table.ids
+        self._ids: Ids | None = None
 
     @cached_property
     def _facts(self) -> dict[str, object]:
@@ -96,27 +84,20 @@ class Asking:
         """Rows of the file."""
         return int(scan(self.source).select(pl.len()).collect(engine="streaming").item())
 
-    @cached_property
-    def ids(self) -> Ids | TokenTable:
-        """Of the file, as they are needed for the way in which they are matched; one that two rows share is an error.
-
-        By key, they lie in a file, and some bytes of each are in memory as well; privately, all of them are in memory.
-        """
-        self.telling.progress("reading ids", 0, 0)
-        found: Ids | TokenTable
-        if self.match == "keyed":
-            key = token_key(aligned(self.folder))
-            found = TokenTable.read(self.source, self.ids_columns, key, self.job.folder)
-        else:
-            found = read_ids(self.source, self.ids_columns)
-        if found.report.example is not None:
-            first, second = found.report.example
-            raise DataError(
-                f"{self.source}: rows {first} and {second} have the same id, and {found.report.repeated_ids} ids are "
-                "in several rows: a row is scored once; make ids unique"
-            )
-        self.telling.report(str(found.report))
-        return found
+    @property
+    def ids(self) -> Ids:
+        """Of the file; one that two rows share is an error."""
+        if self._ids is None:
+            self.telling.progress("reading ids", 0, 0)
+            self._ids = read_ids(self.source, self.ids_columns)
+            if self._ids.report.alike is not None:
+                first, second = self._ids.report.alike
+                raise DataError(
+                    f"{self.source}: rows {first} and {second} have the same id, and {self._ids.report.repeated_ids} "
+                    "ids are in several rows: a row is scored once; make ids unique"
+                )
+            self.telling.report(str(self._ids.report))
+        return self._ids
 
     def check(self) -> None:
         """What can't be scored is told before anybody is asked for anything."""
@@ -130,41 +111,40 @@ class Asking:
             done += len(block)
             self.telling.progress("checking columns", done, self.total)
 
-    def unchanged(self) -> None:
+    def check_unchanged(self) -> None:
         """Refuse a file that became another one meanwhile."""
         if file_facts(self.source) != self._facts["file"]:
             raise DataError(f"{self.source} was changed while it was scored: start again, once it is whole")
 
-    def inboxes(self, asked: Matched) -> dict[str, Inbox]:
-        """Where the embeddings of each feature party come to."""
-        return {
-            name: Inbox(self.job.folder / f"{name}.bin", asked.count, 1 + width)
-            for name, width in self.scorer.widths.items()
-        }
+    @property
+    def _received(self) -> Path:
+        return self.job.folder / "received"
+
+    def received(self) -> dict[str, NDArray[np.uint8]]:
+        """For each row of the file what came of it from each feature party: whether it has it, then the embedding."""
+        widths = self.scorer.widths.items()
+        return {name: stored_rows(self._received / name / "rows.bin", self.total, 1 + width) for name, width in widths}
+
+    def _has(self, name: str) -> bool:
+        return (self._received / name).exists()
+
+    def _all_received(self) -> bool:
+        return all(self._has(name) for name in self.scorer.widths)
 
     def until_received(self) -> None:
         """Talk with the feature parties until everything is here."""
-        asked, folder = self.job.matched, self.folder
-        if asked is not None and all(inbox.whole for inbox in self.inboxes(asked).values()):
+        if self._all_received():
             return
-        limits = label_limits(self.scorer.widths)
-        hello = purpose(self.match, self.scorer.versions)
+        folder, limits = self.folder, {**alignment_limits(), **label_limits(self.scorer.widths)}
+        hello = purpose("predict", self.scorer.versions, match=self.match)
         with server(folder, folder.terms, limits) as door:
-            over = False
-            while not over:
-                waiting, alarm = self.telling.waiting, self.telling.alarm
-                links = meet(folder, folder.terms, door, limits, waiting=waiting, alarm=alarm, purpose=hello)
-                try:
-                    over = self._over(links)
-                except RefusedError as error:
-                    for link in links.values():
-                        last_words(link, error)
-                    raise
-                except LinkError as error:
-                    self.telling.waiting(", ".join(links), 0.0, str(error))
-                finally:
-                    for link in links.values():
-                        link.close()
+            converse(
+                lambda waiting: meet(
+                    folder, folder.terms, door, limits, waiting=waiting, alarm=self.telling.alarm, purpose=hello
+                ),
+                self._over, self.telling, over=self._all_received,
+            )  # fmt: skip
+        self._ids = None  # nobody needs them any more
 
     def _over(self, links: Mapping[str, Link]) -> bool:
         """Whether everything is here after one set of links; a peer that hangs up may have said why."""
@@ -185,60 +165,54 @@ class Asking:
         settled = [self._settled(link) for link in links.values()]
         again = asked is None or any(theirs != mine for theirs in settled)
         for link in links.values():
-            link.send(control("hello", 2, {"match": again}))
+            link.send(control("hello", 2, {"match": again, "received": not again and self._has(link.peer)}))
         if asked is None or again:
             self._match(links)
+            self.telling.trace("matched")
             return False
-        for name, inbox in self.inboxes(asked).items():
-            self._receive(links[name], inbox)
         for link in links.values():
-            with suppress(LinkError):  # everything is here: whoever does not hear that any more ends without it
-                link.send(control("done", 0, {}))
+            self._receive(link, asked)
+        for link in links.values():
+            link.send(control("done", 0, {}))
+        for link in links.values():
+            heard(link, "done", 0, {}, self.telling, "everything is here; it says farewell")
         return True
 
     def _settled(self, link: Link) -> str:
         """What a feature party has matched for this prediction; its half must be the one that was used before."""
         said = heard(link, "hello", 1, {"matched": str, "half": str}, self.telling, "it does not answer")
-        try:
-            pin(self.where, link.peer, said["half"])
-        except DataError as error:
-            raise RefusedError("half", str(error)) from None
+        check_half(self.where, link.peer, said["half"])
         return str(said["matched"])
 
     def _match(self, links: Mapping[str, Link]) -> None:
         """Settle with all feature parties which rows are asked for; what came before is of no use then."""
         self.job.discard()
-        ids = self.ids
-        if isinstance(ids, TokenTable):
-            self._send_tokens(ids, links)
+        if self.match == "keyed":
+            self._send_tokens(links)
             return
         with best_engine() as engine:
-            found = private_match(self.folder, ids, engine, links, self.telling)
-        self.job.settle(found.id, ids.rows[found.positions])
-        self.telling.trace("matched")
+            found = private_match(self.folder, self.ids, engine, links, self.telling)
+        self.job.settle(found.id, self.ids.rows[found.positions])
 
-    def _send_tokens(self, ids: TokenTable, links: Mapping[str, Link]) -> None:
+    def _send_tokens(self, links: Mapping[str, Link]) -> None:
         """Ask for all rows of the file by their tokens, in the order of the file."""
-        hashed, count = hashlib.sha256(), len(ids)
+        key, hashed, count = token_key(aligned(self.folder)), hashlib.sha256(), len(self.ids)
         for name in links:
-            record(self.where, self.job.name, "tokens", name, rows=count, version=self.scorer.versions[name])
-        rows: NDArray[np.int64] = new_file(self.job.folder / "asked", "int64", [count])
-        for step, start in enumerate(range(0, count, TOKENS)):
-            tokens = ids.tokens(start, TOKENS)
+            version = self.scorer.versions[name]
+            record(
+                self.folder, run=self.where.name, job=self.job.name, what="tokens", to=name, rows=count, version=version
+            )
+        for step, start in enumerate(range(0, count, ROWS)):
+            tokens = tokens_of(key, self.ids.hashes[start : start + ROWS])
             hashed.update(tokens.tobytes())
             for link in links.values():
-                link.send(Message(step, "tokens", torch.from_numpy(tokens), b""))
-            rows[start : start + TOKENS] = ids.rows(start, TOKENS)
-            let_go(rows)
+                link.send(Message(step, "tokens", torch.from_numpy(np.array(tokens)), b""))
             self.telling.progress("sending tokens", start + len(tokens), count)
         for link in links.values():  # else a refusal would be left unread
             heard(link, "hello", 3, {}, self.telling, "it looks rows up")
-        digest = hashed.hexdigest()
-        self.job.settle(digest, rows)
-        remove(self.job.folder / "asked")
-        self.telling.trace("matched")
+        self.job.settle(hashed.hexdigest(), self.ids.rows)
 
-    def _receive(self, link: Link, inbox: Inbox) -> None:
+    def _receive(self, link: Link, asked: Matched) -> None:
         """Store what a feature party sends."""
 
         def next_one() -> Message:
@@ -249,7 +223,11 @@ class Asking:
 
         def told(rows: int) -> None:
             self.telling.trace("embedding stored")
-            self.telling.progress(f"receiving from {link.peer}", rows, inbox.count)
+            self.telling.progress(f"receiving from {link.peer}", rows, asked.count)
 
-        inbox.store(next_one, told)
-        self.telling.progress(f"stored, from {link.peer}", inbox.count, inbox.count)
+        width = 1 + self.scorer.widths[link.peer]
+        made_once(
+            self._received, link.peer,
+            lambda fresh: store_rows(fresh / "rows.bin", asked.rows, self.total, width, next_one, told),
+        )  # fmt: skip
+        self.telling.progress(f"stored, from {link.peer}", asked.count, asked.count)

@@ -21,8 +21,8 @@ from tacit.align.cache import file_facts
 from tacit.align.encoder import Encoder, Inputs, require
 from tacit.align.ids import read_ids
 from tacit.align.sources import blocks, check_columns
+from tacit.company.factories import load_factory
 from tacit.company.folder import Folder
-from tacit.company.models import load_factory
 from tacit.errors import DataError, UsageError
 from tacit.serve.halves import encoded, trained_encoder
 
@@ -133,7 +133,7 @@ class FileRows:
         if not parts:
             raise DataError(f"{path} has no rows: name the table with the rows that are asked for")
         codes, numbers = (torch.cat(tensors) for tensors in zip(*(part.tensors for part in parts), strict=True))
-        return Held(facts, pl.concat(ids), Inputs(codes, numbers, parts[0].cardinalities))
+        return Held(facts, pl.concat(ids), Inputs(codes, numbers, parts[0].cardinalities, parts[0].names))
 
 
 # --- what is asked each time -----------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.arrays import let_go, places_in
+from tacit.align.arrays import let_go
 from tacit.align.sources import blocks
 from tacit.disk import make_folder, replaced
 from tacit.errors import UsageError
+from tacit.progress import Progress
 from tacit.serve.halves import Scorer
-from tacit.serve.job import Matched
 
 _UNKNOWN, _NO_ID = "not every party has this id", "this row has no id"
 _SINKS: dict[str, Callable[[pl.LazyFrame, IO[bytes]], object]] = {
@@ -55,25 +55,22 @@ class Scoring:
     ids: tuple[str, ...]  # its columns that name a row
     scorer: Scorer  # the label party's half
     fallback: bool  # whether rows that not all parties have are scored without their embeddings
-    asked: Matched  # which rows of the file were asked for, in the order in which embeddings came
-    # of each feature party: for each of these rows whether it has it, then the embedding
+    # of each feature party: for each row of the file whether it has it, then the embedding
     received: Mapping[str, NDArray[np.uint8]]
     folder: Path  # where parts are kept
-    progress: Callable[[str, int, int], None]  # told how far it is
+    progress: Progress  # told how far it is
 
     def write(self, out: Path, total: int, trace: Callable[[str], None] = lambda _: None) -> Written:
         """Score all of so many rows."""
         parts, done, found = self.folder / "scores", 0, []
         make_folder(parts)
-        places = places_in(self.folder / "places", self.asked.rows, total)
         columns = list(dict.fromkeys((*self.ids, *self.scorer.columns)))
         for number, block in enumerate(blocks(self.source, columns)):
             found.append(parts / f"{number:08}.parquet")
             if not found[-1].exists():
-                scored = self._scored(block, places[done : done + len(block)] - 1, done)
+                scored = self._scored(block, done)
                 replaced(found[-1], lambda file, scored=scored: scored.write_parquet(file))  # type: ignore[misc]
                 trace("part scored")
-                let_go(places)
                 for received in self.received.values():
                     let_go(received)
             done += len(block)
@@ -82,16 +79,15 @@ class Scoring:
         counts = dict(pl.scan_parquet(found).group_by("basis").len().collect(engine="streaming").iter_rows())
         return Written(out, done, *(counts.get(basis, 0) for basis in ("joint", "fallback", "none")))
 
-    def _scored(self, block: pl.DataFrame, at: NDArray[np.int64], start: int) -> pl.DataFrame:
-        """The scores of some rows, whose places are given; -1 for none."""
+    def _scored(self, block: pl.DataFrame, start: int) -> pl.DataFrame:
+        """The scores of the rows from this one on."""
         numbers = np.arange(start, start + len(block))
-        joint = at >= 0
-        for received in self.received.values():
-            joint[joint] = received[at[joint], 0] == 1
+        received = {name: rows[start : start + len(block)] for name, rows in self.received.items()}
+        joint = np.all([rows[:, 0] == 1 for rows in received.values()], axis=0)
         scores = np.full((len(block), len(self.scorer.outputs)), np.nan)
         known, others = np.flatnonzero(joint), np.flatnonzero(~joint)
         if len(known):
-            embeddings = {name: np.asarray(received[at[known], 1:]) for name, received in self.received.items()}
+            embeddings = {name: np.asarray(rows[known, 1:]) for name, rows in received.items()}
             scores[known] = self.scorer.score(block[known], embeddings, numbers[known])
         if self.fallback and len(others):
             scores[others] = self.scorer.score(block[others], None, numbers[others])

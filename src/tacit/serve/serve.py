@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import threading
@@ -16,31 +17,23 @@ import torch
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
 from tacit.errors import UsageError
+from tacit.listening import http_server, is_loopback, listen
 from tacit.serve.answering import Answering, FeatureService
 from tacit.serve.endpoint import label_app, watch_app
 from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
-from tacit.serve.listening import http_server, is_loopback, listen
 from tacit.serve.live import LiveModel
-from tacit.serve.online import Log, Metrics, Seldom, log_to_stderr
+from tacit.serve.log import Log, Seldom, log_to_stderr
 from tacit.serve.rows import open_rows
-from tacit.serve.traffic import Traffic, reported
 
 TOKEN = "TACIT_SERVE_TOKEN"
 """The variable that holds the token which requests need."""
 
+_LONG = 32  # signs of a token, at least
+_TOKEN = re.compile(rf"[A-Za-z0-9._~+/-]{{{_LONG},4096}}=*")
+_HOW = "for example to what `openssl rand -hex 32` prints"
 _ADDRESS = "127.0.0.1:7080"
 _GRACE = 30  # seconds for answers that are under way when the service stops
-_ABOUT = {
-    "tacit_serve_http_total": "Answers to requests, by their code.",
-    "tacit_serve_request_seconds": "Time that an answer with scores took.",
-    "tacit_serve_rows_total": "Rows that were scored, by their basis.",
-    "tacit_serve_messages_total": "Messages to a partner.",
-    "tacit_serve_refusals_total": "Messages that a partner refused, by why.",
-    "tacit_serve_cache_total": "Embeddings that were looked for among those that came before.",
-    "tacit_serve_connected": "Whether a partner is connected.",
-}
-
 Told = Callable[[str], None]
 """Told the address of the HTTP endpoint, when it listens."""
 
@@ -49,6 +42,7 @@ def serve(
     path: Folder | str | Path,
     *,
     http: str | None = None,
+    behind_proxy: bool = False,
     told: Told = lambda _: None,
     log: Log = log_to_stderr,
     override: str | None = None,
@@ -59,6 +53,8 @@ def serve(
     Args:
         path: the party's folder.
         http: host and port of the endpoint; that of party.toml if not given.
+        behind_proxy: whether a reverse proxy stands before it that ends slow clients; without one it listens on this
+            machine alone.
         told: told its address.
         log: told what happens.
         override: the name of somebody who lets a model be used though its limit was not held; on record.
@@ -67,15 +63,18 @@ def serve(
     folder, where = find_run(path)
     log = Seldom(log)
     http = http or folder.config.serve.http
+    _token()  # one that is none is said before a model is read
     if folder.config.training.threads:
         torch.set_num_threads(folder.config.training.threads)
     folder.check_pair(folder.terms)
     with alone(where):
         if folder.config.role == "features":
             half = load_embedder(path, "serving", override=override, reason=reason)
-            _serve_features(folder, where, half, http, told, log)
+            with ExitStack() as stack:
+                taken = None if http is None else stack.enter_context(_listening(http, behind_proxy))
+                _serve_features(folder, where, half, taken, told, log)
             return
-        with _listening(http or _ADDRESS) as taken:
+        with _listening(http or _ADDRESS, behind_proxy) as taken:
             scorer = load_scorer(path, "serving", override=override, reason=reason)
             asyncio.run(_serve_label(folder, where, scorer, taken, told, log))
 
@@ -87,25 +86,11 @@ async def _serve_label(folder: Folder, where: Path, scorer: Scorer, taken: socke
     """Answer at this socket until the service is stopped."""
     pin(where, folder.config.name, scorer.digest)
 
-    def connected() -> dict[str, bool]:
-        return {name: partner.link is not None for name, partner in model.partners.items()}
-
-    def gauges() -> dict[tuple[str, str], float]:
-        return {
-            ("tacit_serve_connected", f'{{run="{model.name}",partner="{name}"}}'): float(there)
-            for name, there in connected().items()
-        }
-
-    metrics = Metrics(_ABOUT, gauges)
-    model = LiveModel(folder, where, scorer, metrics, log)
-    server = http_server(label_app(model, metrics, _token(), log), grace=_GRACE)
+    model = LiveModel(folder, where, scorer, log)
+    server = http_server(label_app(model, _token(), log), grace=_GRACE)
     log("serving", run=model.name, http=_address(taken), fallback=model.fallback)
     told(_address(taken))
-    # uvicorn ends by signals itself, and hands them on when it is done
-    with (
-        _signals(lambda: None),
-        reported(where, Traffic("label", metrics, lambda: {"connected": connected()})),
-    ):
+    with _signals(lambda: None):  # uvicorn ends by signals itself, and hands them on when it is done
         await server.serve(sockets=[taken])
     await model.close()
     log("stopped")
@@ -114,18 +99,18 @@ async def _serve_label(folder: Folder, where: Path, scorer: Scorer, taken: socke
 # --- a feature party -------------------------------------------------------------------------------------------------
 
 
-def _serve_features(folder: Folder, where: Path, half: Embedder, http: str | None, told: Told, log: Log) -> None:
+def _serve_features(
+    folder: Folder, where: Path, half: Embedder, taken: socket.socket | None, told: Told, log: Log
+) -> None:
     pin(where, folder.config.name, half.digest)
     answering = Answering(folder, where, half, open_rows(folder, half.columns), log)
     service = FeatureService(folder, half, answering, log)
     log("serving", run=folder.terms.run, rows=answering.known)
     with ExitStack() as stack:
-        if http is not None:
-            taken = stack.enter_context(_listening(http))
+        if taken is not None:
             stack.enter_context(_watched(answering, taken, log))
             told(_address(taken))
         stack.enter_context(_signals(service.over.set))
-        stack.enter_context(reported(where, Traffic("features", answering.metrics, answering.facts)))
         service.run()
     log("stopped")
 
@@ -165,17 +150,21 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _listening(address: str) -> Iterator[socket.socket]:
-    """A port, which others can only reach where a token is asked for."""
+def _listening(address: str, behind_proxy: bool) -> Iterator[socket.socket]:
+    """A port, which others can only reach through a proxy and with a token."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"--http {address}: write host and port, as 127.0.0.1:7080")
     host = host.strip("[]")
-    if _token() is None and not is_loopback(host):
-        raise UsageError(
-            f"{address} can be reached from other machines: set {TOKEN} to a long word that requests must bring, or "
-            "stay at 127.0.0.1"
-        )
+    if not is_loopback(host):
+        if not behind_proxy:
+            raise UsageError(
+                f"{address} can be reached from other machines, and slow clients are not ended here: listen at "
+                "127.0.0.1 behind a reverse proxy, as deploy/nginx-score.conf, or give --behind-proxy where one stands "
+                "before this address"
+            )
+        if _token() is None:
+            raise UsageError(f"{address} can be reached from other machines: set {TOKEN}, {_HOW}")
     try:
         taken = listen(host, int(port))
     except OSError as error:
@@ -187,8 +176,11 @@ def _listening(address: str) -> Iterator[socket.socket]:
 
 
 def _token() -> str | None:
-    """That requests need; None for none."""
-    return os.environ.get(TOKEN) or None
+    """The token that requests need; None for none."""
+    token = os.environ.get(TOKEN) or None
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise UsageError(f"{TOKEN} is no token of {_LONG} signs or more without blanks: set it anew, {_HOW}")
+    return token
 
 
 def _address(taken: socket.socket) -> str:

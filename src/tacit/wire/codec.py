@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,12 @@ from tacit.errors import ProtocolError, TensorError, UsageError
 
 if sys.byteorder != "little":
     raise ImportError("tacit.wire.codec sends tensors as they lie in memory, least byte first: this machine's are not")
+
+PROTOCOL = 2
+"""The version of what crosses the wire."""
+
+LARGEST = 1e6
+"""No number that a peer sends may be larger: one that is finite and huge can wreck a model as well."""
 
 MAGIC = b"TAC\x02"
 LAYOUT = struct.Struct("<4sBBBBQ16sIIIIQQ")
@@ -88,6 +95,12 @@ class Limit:
         pairs = zip(shape, self.shape, strict=True)
         return all(side <= most.count if isinstance(most, AtMost) else side == most for side, most in pairs)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the largest tensor that fits."""
+        sides = (side.count if isinstance(side, AtMost) else side for side in self.shape)
+        return math.prod(sides) * self.dtype.itemsize
+
     def __str__(self) -> str:
         sides = (f"<={side.count}" if isinstance(side, AtMost) else str(side) for side in self.shape)
         return f"{short_name(self.dtype)} ({', '.join(sides)})"
@@ -113,36 +126,12 @@ def short_name(dtype: torch.dtype) -> str:
 # --- out -------------------------------------------------------------------------------------------------------------
 
 
-class Encoded(Message):
-    """A message that has its frames: what the journal keeps and what the wire carries are the same bytes, made once."""
-
-    frames: tuple[Buffer, ...] = ()  # no field: a copy with other content is encoded anew
-
-
-def encoded(message: Message, known: tuple[Buffer, ...] = ()) -> Encoded:
-    """The message with its frames: those that are known, as it came in them, or new ones."""
-    if isinstance(message, Encoded) and message.frames:
-        return message
-    made = Encoded(message.step, message.kind, message.payload, message.rows)
-    object.__setattr__(made, "frames", known or tuple(frames(message)))  # the class is frozen, and this is its making
-    return made
-
-
-def frames(message: Message) -> Iterator[Buffer]:
-    """The frames of a message, one after the other, so that a large one is never in memory twice as a whole."""
-    if isinstance(message, Encoded) and message.frames:
-        return iter(message.frames)
-    return map(b"".join, pieces(message))
-
-
 def pieces(message: Message) -> Iterator[tuple[Buffer, memoryview]]:
     """Each frame as its header and, in the tensor's own memory, what follows it.
 
     The tensor is read as the frames are taken: leave it alone until the last one is out. What can't be sent is a
     `UsageError` (kind, step, rows) or a `TensorError` (dtype, shape), before the first frame.
     """
-    if isinstance(message, Encoded) and message.frames:
-        return ((frame[:HEADER], memoryview(frame)[HEADER:]) for frame in message.frames)
     payload, what = message.payload, _name(message)
     if message.kind not in KINDS:
         raise UsageError(f"no message is of kind {message.kind!r}: one of {', '.join(KINDS)}")
@@ -178,7 +167,7 @@ def encode(message: Message) -> list[Buffer]:
     >>> Assembler({"embedding": Limit(torch.float32, (2, 3))}).feed(encode(sent)[0]).payload.sum()
     tensor(6.)
     """
-    return list(frames(message))
+    return [b"".join(piece) for piece in pieces(message)]
 
 
 # --- in --------------------------------------------------------------------------------------------------------------
@@ -221,6 +210,7 @@ class Assembler:
         if unknown:
             raise UsageError(f"no message is of kind {', '.join(sorted(unknown))}: limits are for {', '.join(KINDS)}")
         self._limits = dict(limits)
+        self.most = min(HEADER + max((limit.size for limit in limits.values()), default=0), FRAME)  # bytes of a frame
 
     def feed(self, given: Frame) -> Message | None:
         """Take the next frame; the message that it completes, or None while more must come.
@@ -248,8 +238,7 @@ class Assembler:
             wrong = wrong_numbers(pending.message.payload, pending.limit.largest)
             if wrong:
                 raise ProtocolError(f"{_name(pending.message)}: {wrong}")
-            whole = len(frame) == HEADER + len(pending.room)  # larger messages are not kept in memory twice
-            return encoded(pending.message, (frame,)) if whole else pending.message
+            return pending.message
         except ProtocolError as error:
             self._refusal, self._pending = str(error), None
             raise
@@ -301,6 +290,34 @@ class Assembler:
 
 def _name(message: Message) -> str:
     return f"{message.kind} of step {message.step}"
+
+
+# --- as a journal keeps it ---
+
+_HEAD = re.compile(r"(\d+) (\w+) (\d+) ([0-9a-f]*) torch\.(\w+) \(([\d ]*)\)\n")
+
+
+def kept(message: Message) -> tuple[Buffer, Buffer]:
+    """What a journal keeps of a message: these bytes, joined, are what its fingerprint is of."""
+    return message.head, raw_bytes(message.payload)
+
+
+def read_kept(parts: Sequence[Buffer], limits: Mapping[str, Limit]) -> Message:
+    """The message back, with a tensor in torch's own memory; a `ProtocolError` where these are no parts of one."""
+    match = _HEAD.fullmatch(bytes(parts[0]).decode("ascii", "replace")) if len(parts) == 2 else None
+    dtype = next((one for one in DTYPES if match and short_name(one) == match[5]), None)
+    if match is None or dtype is None:
+        raise ProtocolError("it has no head that could be read")
+    kind, shape = match[2], tuple(map(int, match[6].split()))
+    limit = limits.get(kind)
+    if limit is None or not limit.fits(dtype, shape) or len(parts[1]) != math.prod(shape) * dtype.itemsize:
+        raise ProtocolError(f"{kind} of step {match[3]}: {short_name(dtype)} {shape} is not what was agreed")
+    payload = torch.empty(shape, dtype=dtype)
+    raw_bytes(payload)[:] = parts[1]
+    wrong = wrong_numbers(payload, limit.largest)
+    if wrong:
+        raise ProtocolError(f"{kind} of step {match[3]}: {wrong}")
+    return Message(int(match[3]), kind, payload, bytes.fromhex(match[4]))
 
 
 # --- small messages of plain values: a JSON object as bytes in a uint8 tensor, as handshakes, refusals and figures ----

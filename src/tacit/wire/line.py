@@ -5,7 +5,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
@@ -21,6 +24,9 @@ Alarm = Callable[[str, str, str], None]
 TICK = 0.5  # seconds between two looks around while nothing comes
 _HEARD = 5.0  # seconds in which a peer that was refused hangs up
 _FIRST, _LONGEST, _GROWTH = 0.1, 10.0, 1.7  # seconds between two attempts to connect
+
+STOPPED = RefusedError("stopped", "")
+"""All that a peer hears where an error ends a command, whatever the error: see `leave`."""
 
 
 class _Clock:
@@ -45,9 +51,10 @@ def refusal(error: RefusedError) -> Message:
     return control("refusal", 0, {"field": error.field, "reason": str(error)})
 
 
-def refused_by(message: Message, peer: str) -> RefusedError:
+def refused_by(message: Message, peer: str) -> RefusedError | LinkError:
     """The error for a refusal that came from a peer; one that can't be read is a refusal all the same.
 
+    A peer that has stopped without a word about why is one that may come back: the link is over, and nothing else is.
     The peer's words end on a terminal and in a log: what would move a cursor there or begin a new line becomes "?".
     """
     try:
@@ -55,6 +62,8 @@ def refused_by(message: Message, peer: str) -> RefusedError:
     except ProtocolError as error:
         said = {"reason": str(error)}
     field, reason = plain(said.get("field", "?"), 100), plain(said.get("reason", "?"), 2000)
+    if field == STOPPED.field:
+        return LinkError(f"{peer} has stopped, and its owner knows why: ask there")
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
 
 
@@ -75,8 +84,37 @@ def last_words(link: Link, error: RefusedError, heard: Callable[[], bool] = lamb
         link.close()
 
 
+def leave(
+    links: Iterable[Link], error: BaseException | None, say: Callable[[Link, RefusedError], None] = last_words
+) -> None:
+    """End links. The one place where whatever escapes from a command becomes words for a peer.
+
+    It hears what is wrong with its own words (`RefusedError`), and of all else that this side has stopped: a cause
+    could reveal labels, units, or what left before. Its owner hears the cause at home. Where a link broke, or somebody
+    interrupts a command, nothing is said: it goes on later.
+    """
+    for link in links:
+        if not isinstance(error, Exception) or isinstance(error, LinkError):
+            link.close()
+        else:
+            say(link, error if isinstance(error, RefusedError) else STOPPED)
+
+
+@contextmanager
+def leaving(links: Iterable[Link]) -> Iterator[None]:
+    """End links where an error escapes, as `leave` does; else they stay open."""
+    try:
+        yield
+    except BaseException as error:
+        leave(links, error)
+        raise
+
+
 class Dialer:
-    """The feature party's line: it connects, greets, and does so again without limit when the link breaks."""
+    """The feature party's line: it connects, greets, and does so again without limit when the link breaks.
+
+    As a context it ends the link as `leave` does.
+    """
 
     def __init__(
         self,
@@ -97,6 +135,13 @@ class Dialer:
         self._sleep, self._now = sleep, now
         self._pause = _FIRST
         self._link: Link | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        link, self._link = self._link, None
+        leave([] if link is None else [link], error)
 
     def send(self, message: Message) -> None:
         """Send if there is a link; a new link begins with the open request anyway."""
@@ -120,7 +165,10 @@ class Dialer:
                 self._clock.tell("no answer yet")
             elif message.kind == "refusal":
                 self.close()
-                raise refused_by(message, self.peer)
+                said = refused_by(message, self.peer)
+                if isinstance(said, RefusedError):
+                    raise said
+                self._rest(str(said))
             else:
                 self._pause = _FIRST
                 return message
@@ -232,7 +280,7 @@ class Desk:
     """The label party's side: all its feature parties come here, and each has a line of its own.
 
     It all happens in the thread that calls `recv`, so what the handshake says about the journal is true when it is
-    said.
+    said. As a context it ends all links as `leave` does, when whoever is told has had the time to hear it.
     """
 
     def __init__(
@@ -249,6 +297,12 @@ class Desk:
         self.alarm = alarm
         self.links: dict[str, Link | None] = dict.fromkeys(peers)
         self.connections = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        leave([link for link in self.links.values() if link is not None], error, self._refuse)
 
     def line(self, peer: str) -> DeskLine:
         """The line to one feature party."""
@@ -352,7 +406,7 @@ class DeskLine:
             return None
         if message is not None and message.kind == "refusal":
             said = refused_by(message, self.peer)
-            self._desk.alarm(self.peer, said.field, str(said))
+            self._desk.alarm(self.peer, said.field if isinstance(said, RefusedError) else STOPPED.field, str(said))
             self._desk.drop(self.peer)
             return None
         return message

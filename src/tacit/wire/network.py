@@ -135,7 +135,7 @@ class Server:
     def _heed(self, stranger: Opening) -> None:
         """Go on with a handshake, or hear the word that makes a link of the connection of one that is known."""
         try:
-            stranger.take()
+            stranger.listen()
             if stranger not in self._known:
                 if stranger.shake():
                     self._known[stranger] = self._names[stranger.shown]
@@ -145,8 +145,8 @@ class Server:
         except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
             return
         except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
-            with suppress(OSError):  # a connection that is closed with something unread takes its last words with it
-                stranger.take()
+            with suppress(OSError, ValueError):  # with something unread, closing it would take its last words along
+                stranger.listen()
             self._drop(stranger)
 
     def _admit(self, secured: Opening, name: str, said: bytes) -> None:
@@ -302,7 +302,7 @@ def _another(where: str, pinned: Certificate, wrong: str) -> RefusedError:
     return RefusedError(
         "certificate",
         f"{where} should show the certificate {pinned.fingerprint} and shows {wrong}: ask {pinned.name} which "
-        "is right, on the phone; if it made a new one, tacit trust it",
+        "is right, by phone; if it made a new one, tacit trust it",
     )
 
 

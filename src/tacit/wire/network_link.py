@@ -20,7 +20,7 @@ from torch import Tensor
 from tacit.contracts import Message
 from tacit.disk import Buffer
 from tacit.errors import LinkError
-from tacit.wire.codec import FRAME, Assembler, Limit, pieces
+from tacit.wire.codec import Assembler, Limit, pieces
 
 ROOM = 8  # frames that are read ahead: 32 MiB at most, and enough that two who both send do not wait for each other
 SEND_SECONDS = 30.0  # how long a peer may take nothing of what is sent before it counts as gone
@@ -29,7 +29,8 @@ BEAT_SECONDS, SILENCE_SECONDS = 5.0, 15.0  # a peer that is silently gone is not
 LENGTH = struct.Struct("<I")
 
 _RECORD = 1 << 14  # bytes of a TLS record, at most
-_AT_ONCE = 1 << 20  # bytes that go to or from the network in one call
+_AT_ONCE = 1 << 16  # bytes that go to or from the network in one call: the other side reads while we write
+_UNSAID = 1 << 12  # bytes that TLS may want to say by itself before something is sent
 _IDLE_SECONDS = 0.05  # for which nobody receives before somebody reads ahead
 _HEARD_SECONDS = 1.0  # for which what came before a link broke is read, at most
 
@@ -47,15 +48,15 @@ class Secured:
         self._tls = context.wrap_bio(self._came, self._goes, server_side=server)
         self._touching = threading.Lock()  # OpenSSL lets one thread at a time touch a connection
 
-    def take(self, room: memoryview | None = None) -> None:
-        """Take what is there from the network, by way of this room; where it ended, `decrypt` says so."""
-        room = memoryview(bytearray(_RECORD)) if room is None else room
+    def take(self, room: memoryview) -> int:
+        """Take what is there from the network, by way of this room, as many bytes; `decrypt` says where it ended."""
         count = self.plain.recv_into(room)
         with self._touching:
             if count:
                 self._came.write(room[:count])
             else:
                 self._came.write_eof()
+        return count
 
     def encrypt(self, *said: Buffer) -> bytes:
         """Records that carry this, after whatever else TLS has to say."""
@@ -76,6 +77,8 @@ class Secured:
                 if not count:
                     break
                 got += count
+        if self._goes.pending > _UNSAID:  # each heartbeat takes along what TLS has to say
+            raise ValueError("it asks for new keys again and again")
         return got
 
     def goodbye(self) -> bytes:
@@ -300,8 +303,8 @@ class NetworkLink:
             if frame is not None:
                 return frame
             (size,) = LENGTH.unpack(self._head)
-            if size > FRAME:
-                raise ValueError(f"a frame of {size} bytes was announced, and {FRAME} are the most: another program?")
+            if size > (most := self._assembler.most):
+                raise ValueError(f"a frame of {size} bytes was announced, and {most} are the most: another program?")
             if size:
                 self._frame = torch.empty(size, dtype=torch.uint8)
                 self._into = self._frame.numpy().data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from contextlib import suppress
@@ -15,6 +16,7 @@ def pinned_tls(protocol: int, identity: Identity, roots: bytes) -> ssl.SSLContex
     """TLS 1.3, our certificate, and no other than pinned ones from the other side."""
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_ecdh_curve("X25519")  # others may take a hundred times as long, of a stranger's choice
     context.check_hostname = False  # the certificate itself is the one that is pinned, whatever it names
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=roots.decode())
@@ -27,8 +29,22 @@ def framed(word: bytes) -> bytes:
     return LENGTH.pack(len(word)) + word
 
 
+OPENING = 1 << 14
+"""Bytes in which a hello, a certificate and a first word must be whole: nobody is known by then."""
+
+
 class Opening(Secured):
     """A connection to somebody who has yet to show who it is, and what it wants."""
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, *, server: bool = False) -> None:
+        super().__init__(plain, context, server=server)
+        self._left = OPENING
+
+    def listen(self) -> None:
+        """Take what is there; a `ValueError` where the few words of an opening are not whole by then."""
+        if not self._left:
+            raise ValueError(f"it has sent {OPENING} bytes, and said nothing yet")
+        self._left -= self.take(memoryview(bytearray(self._left)))
 
     def fileno(self) -> int:
         """Of the socket: what may be waited for."""
@@ -78,4 +94,4 @@ class Opening(Secured):
         if left <= 0.0:  # also where something comes all the time
             raise TimeoutError
         self.plain.settimeout(left)
-        self.take()
+        self.listen()

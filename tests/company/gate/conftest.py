@@ -12,9 +12,9 @@ import pytest
 from safetensors.torch import load_file
 
 from tacit.company.folder import Folder
-from tacit.company.gate import decisions
-from tacit.company.train import train
 from tacit.errors import TacitError
+from tacit.split.gate import decisions
+from tacit.split.train import train
 from tests.companies import align_rows, contract, two_companies
 from tests.torture.world import free_port
 

@@ -3,19 +3,23 @@
 import json
 import math
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from tacit.audit import standard
 from tacit.audit.foresight import QUICK
-from tacit.audit.gate import Figure
+from tacit.audit.gate import Figure, Verdict
 from tacit.cli import app, main
-from tacit.company import seals
+from tacit.company.agreed import agree
 from tacit.company.audit import audit_run
-from tacit.company.gate import decisions
-from tacit.company.gates import EmbeddingGate, GradientGate
+from tacit.company.folder import Folder
 from tacit.errors import LimitError, LinkError, RefusedError, StorageError, UsageError
-from tacit.wire.journal import Journal
+from tacit.report import seals
+from tacit.split import gates
+from tacit.split.gate import decisions
+from tacit.split.gates import EmbeddingGate, GradientGate
+from tacit.split.journal import Journal
 
 MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.85 }'
 STRONG = 'protect.gradient = { name = "matched", leak_auc = 0.6 }'
@@ -57,14 +61,14 @@ def everything(folder):
 # --- the limit holds ------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_holds_is_looked_at_before_epochs_and_in_them(gated, monkeypatch):
+def test_a_label_partys_limit_is_looked_at_before_epochs_and_never_in_them(gated, monkeypatch):
     monkeypatch.setattr(standard, "ATTACKS", QUICK)  # networks take seconds and say nothing new here
     monkeypatch.setattr(standard, "JOINED", standard.JOINED[:4])
     gated.set(f"{STRONG}\nlimit = 0.8", contract="epochs = 4")
     _, airport = gated.train()
     told = gated.told()
-    assert [one["decision"] for one in told] == ["keep"] * 4
-    assert [one["turn"] for one in told] == [0, 2, 10, 20]
+    assert [one["decision"] for one in told] == ["keep"] * 3
+    assert [one["turn"] for one in told] == [0, 10, 20]
     report = audit_run(gated.airline)
     assert report.subject.protection == told[-1]["strength"] == "matched(leak_auc=0.6, visits=4)"
     assert (report.verdict, report.limit) == ("held", 0.8)
@@ -92,19 +96,59 @@ def test_a_feature_party_holds_a_limit_of_its_own(gated):
 def test_early_decisions_attack_what_was_sent_though_no_batch_was_kept_yet(gated, follow):
     """One batch of eight is kept, and that is not one of the first two; few visits are no reason to end."""
     gated.set(
-        f'protect.gradient = {{ name = "iso", t = 30.0 }}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}',
+        f'protect.gradient = {{ name = "iso", t = 30.0 }}\nlimit = 0.999\nrecord = {{ last = 8, follow = {follow} }}',
         f"{GAUSSIAN}\nlimit = 0.999\nrecord = {{ last = 1, follow = {follow} }}",
     )
     outcomes = gated.train()
     assert not any(isinstance(outcome, UsageError) for outcome in outcomes), outcomes
-    for folder in (gated.airline, gated.airport):
-        before, early, *later = gated.told(folder)
-        assert (before["turn"], before["measured"]) == (0, [])
-        assert (early["turn"], early["decision"]) == (2, "keep")
-        if follow == 400:
-            assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
-            assert {one["on"] for one in early["measured"]} == {"visits"}
-            assert {one["on"] for one in later[-1]["measured"]} == {"batches", "visits"}
+    before, early, *later = gated.told(gated.airport)
+    assert (before["turn"], before["measured"]) == (0, [])
+    assert (early["turn"], early["decision"]) == (2, "keep")
+    told = gated.told(gated.airline)
+    assert [one["turn"] for one in told] == [0, 10, 20][: len(told)], "a label party decides between epochs"
+    if follow == 400:
+        assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
+        assert {one["on"] for one in early["measured"]} == {"visits"}
+        assert {one["on"] for one in later[-1]["measured"]} == {"batches", "visits"}
+        assert {one["on"] for one in told[-1]["measured"]} == {"batches", "visits"}
+
+
+@pytest.mark.parametrize("positive", [0, 1, 2, 7])
+def test_a_decision_under_a_bound_does_not_hang_on_whether_attacks_could_be_tried(gated, positive):
+    """The partner may have picked the rows: among those that are aligned few, if any, have the other label."""
+    path = gated.airline / "data.parquet"
+    rows = pl.read_parquet(path)
+    others = pl.DataFrame({"id": [-1, -2], "y": [0, 1], "a": [0.0, 0.0], "b": [0.0, 0.0], "c": [0.0, 0.0]})
+    few = rows.with_columns(y=(pl.col("id") < positive).cast(pl.Int64))
+    pl.concat([few, others]).write_parquet(path)
+    gated.set(f"{STRONG}\nlimit = 0.8")
+    for outcome in gated.train():
+        assert not isinstance(outcome, Exception), outcome
+    assert decided(gated) == [(1, "keep"), (2, "keep"), (3, "keep")]
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+def test_a_decision_takes_as_long_as_a_rehearsal_with_both_classes(gated, monkeypatch, positive):
+    """Of one class nothing can be measured, and of one odd row little: that takes less time."""
+    path = gated.airline / "data.parquet"
+    rows = pl.read_parquet(path)
+    others = pl.DataFrame({"id": [-1, -2], "y": [0, 1], "a": [0.0, 0.0], "b": [0.0, 0.0], "c": [0.0, 0.0]})
+    pl.concat([rows.with_columns(y=(pl.col("id") < positive).cast(pl.Int64)), others]).write_parquet(path)
+    gated.set(f"{STRONG}\nlimit = 0.8")
+    both = []
+
+    def evenly(rehearse, work):
+        both.append((rehearse(), work()))
+        return both[-1][1]
+
+    monkeypatch.setattr(gates, "evenly", evenly)
+    gated.train()
+    verdicts = [(rehearsed, made) for rehearsed, made in both if isinstance(made, Verdict)]
+    assert [made.action for _, made in verdicts] == ["keep"] * 3
+    assert all(rehearsed.foreseen is not None for rehearsed, _ in verdicts)
+    assert all(rehearsed.worst is not None for rehearsed, _ in verdicts[1:])
+    measured = [{one.attack for one in looked} for pair in both if isinstance(pair[1], list) for looked in pair[:1]]
+    assert all(len(names) > len(QUICK) for names in measured)
 
 
 # --- training pauses -------------------------------------------------------------------------------------------------
@@ -168,7 +212,7 @@ def test_a_pause_in_the_middle_lets_nothing_more_out_at_any_later_start(gated):
 @pytest.mark.parametrize("figures", [(), (math.nan,)], ids=["none", "no number"])
 @pytest.mark.parametrize("whose", ["airline", "airport"])
 def test_a_measurement_that_is_missing_pauses(gated, monkeypatch, whose, figures):
-    """At the third step, in the middle of an epoch, after all was well before the first."""
+    """At the next point after the first: a feature party's is in the middle of an epoch."""
     kind = GradientGate if whose == "airline" else EmbeddingGate
     found = [Figure("norm", "batches", value, value, value) for value in figures]
 
@@ -181,7 +225,7 @@ def test_a_measurement_that_is_missing_pauses(gated, monkeypatch, whose, figures
     outcomes = dict(zip(("airline", "airport"), gated.train(**{whose: lost}), strict=True))
     assert isinstance(outcomes[whose], LimitError), outcomes[whose]
     told = gated.told(getattr(gated, whose))
-    assert [(one["turn"], one["decision"]) for one in told] == [(0, "keep"), (2, "pause")]
+    assert [(one["turn"], one["decision"]) for one in told] == [(0, "keep"), (10 if whose == "airline" else 2, "pause")]
 
 
 def test_decisions_of_another_version_are_refused(gated):
@@ -212,9 +256,10 @@ def test_a_paused_run_goes_on_under_a_higher_limit(gated):
     assert isinstance(again, LimitError), "nothing has changed"
     gated.set("limit = 0.99")
     airline, airport = gated.train()
-    assert decided(gated) == [(1, "pause"), (1, "pause"), (1, "resume"), (1, "keep"), (2, "keep"), (3, "keep")]
+    assert decided(gated) == [(1, "pause"), (1, "pause"), (1, "resume"), (2, "keep"), (3, "keep")]
     assert airline.party.protect.strength == 0.85
     assert len(airport.history) == 3
+    assert audit_run(gated.airline).pauses == 2, "each is an answer about labels"
     assert json.loads((gated.run(gated.airline) / "status.json").read_text())["state"] == "finished"
 
 
@@ -227,7 +272,8 @@ def test_the_command_tells_the_reason_with_its_exit_code(gated, monkeypatch, cap
     def train(*_, **__):
         raise error
 
-    monkeypatch.setattr("tacit.company.train.train", train)
+    monkeypatch.setattr("tacit.split.train.train", train)
+    agree(Folder.at(gated.airline))
     monkeypatch.setattr("sys.argv", ["tacit", "train", "--quiet", "--folder", str(gated.airline)])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -10,9 +10,9 @@ import pytest
 from tacit.company.align import align
 from tacit.company.aligned import facts_of
 from tacit.company.folder import Folder
-from tacit.company.train import train
 from tacit.errors import LimitError, LinkError, StorageError, UsageError
-from tacit.wire.record import RecordedRun
+from tacit.split.record import RecordedRun
+from tacit.split.train import train
 
 MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6 }\nlive = { every = 0 }'
 
@@ -132,7 +132,7 @@ def _halted(gated):
 
 
 def test_a_run_whose_decisions_are_lost_sends_nothing_else_in_their_place(halted):
-    for name, says in (("gate.jsonl", "2 of its 2 lines are missing"), ("gate.jsonl.seal", "gone with its seal")):
+    for name, says in (("gate.jsonl", "1 of its 1 lines are missing"), ("gate.jsonl.seal", "gone with its seal")):
         (halted.run(halted.airline) / name).unlink()
         airline, _ = halted.train()
         assert isinstance(airline, StorageError)

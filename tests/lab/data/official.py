@@ -8,9 +8,16 @@ import polars as pl
 import torch
 from PIL import Image
 
+from tacit.align.batches import scramble
 from tacit.lab.data import fashion
 from tacit.lab.data.credit import GUEST, HOST
 from tacit.lab.data.skin import _lesion
+
+
+def sides(rows: int, *, sample: float = 1.0, test_share: float = 0.1, seed: int = 0):
+    """For each row of a streamed file 1 for training, 2 for testing, 0 for neither: by a hash of its number."""
+    drawn = scramble(np.arange(rows), seed)
+    return np.where(drawn >= sample, 0, np.where(drawn < sample * test_share, 2, 1))
 
 
 def write_adult(folder: str | Path, rows: int, seed: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from benchmarks import _official_files
 from tacit.errors import DataError
 from tacit.lab.data import avazu
-from tacit.lab.data.streaming import Options
+from tests.lab.data.official import sides
 
 ROWS = 1500
 
@@ -33,7 +33,7 @@ def test_rows_out_of_order_are_sorted_by_day_and_else_stay(file):
     shuffled = [lines[place] for place in torch.randperm(ROWS, generator=torch.Generator().manual_seed(0))]
     file.write_text("\n".join([head, *shuffled]) + "\n")
     data = avazu.load(file, test_share=0.2)
-    chosen = Options(test_share=0.2).side(torch.arange(ROWS).numpy())
+    chosen = sides(ROWS, test_share=0.2)
     wanted = [line.split(",") for line, side in zip(shuffled, chosen, strict=True) if side == 1]
     wanted.sort(key=lambda cells: cells[2][:6])  # by day; sorting is stable
     assert data.train.labels.tolist() == [float(cells[1]) for cells in wanted]

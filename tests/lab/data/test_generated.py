@@ -116,4 +116,4 @@ for name in ("polars", "pydantic", "cryptography", "PIL", "ray"):
 from tacit.lab.data import generated
 assert len(generated.like('criteo', 1000, 0).train) == 900
 """
-    subprocess.run([sys.executable, "-c", code], timeout=60, check=True)
+    subprocess.run([sys.executable, "-c", code], timeout=300, check=True)

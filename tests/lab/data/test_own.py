@@ -8,7 +8,7 @@ import torch
 from tacit.errors import DataError, UsageError
 from tacit.lab.data import load as load_by_name
 from tacit.lab.data import own
-from tacit.lab.data.streaming import Options
+from tests.lab.data.official import sides
 
 ROWS = 400
 
@@ -54,7 +54,7 @@ def test_one_file(tmp_path, table, name):
     else:
         table.write_csv(tmp_path / name, separator="\t" if name.endswith("tsv") else ",")
     data = load_by_name(described(tmp_path, ONE.format(file=name)))
-    side = Options(test_share=0.25).side(np.arange(ROWS))
+    side = sides(ROWS, test_share=0.25)
     train = table.filter(pl.Series(side == 1)).sort("date", maintain_order=True)
     assert data.train.labels.tolist() == train["clicked"].cast(pl.Float32).to_list()
     assert data.train.days.tolist() == (train["date"] - table["date"].min()).dt.total_days().to_list()

@@ -1,6 +1,7 @@
-"""Chunks of text: any size of chunk gives the same rows, and what can't be read is named."""
+"""Text as a table: which cells are read as what, and what can't be read is named."""
 
 import gzip
+import math
 
 import polars as pl
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DataError
-from tacit.lab.data.reading import DAY, KINDS, ROW, Text, header
+from tacit.lab.data.reading import DAY, ROW, WHY, Stored, Text, cast, collected, header, refuse_all
 
 COLUMNS = {"y": "label", "n": "integer", "c": "hex"}
 GOOD = b"1\t5\tff\n0\t\t\n1\t-7\t0a\n0\t12\tdeadbeef\n"
@@ -19,18 +20,21 @@ CELLS = (
 )  # fmt: skip
 
 
-def rows(text, chunk=1 << 20):
-    chunks = list(Text(text, tuple(COLUMNS), COLUMNS, "\t", header=False, chunk=chunk).chunks())
-    return pl.concat(chunk.table for chunk in chunks), [bad for chunk in chunks for bad in chunk.bad]
+def rows(text):
+    """The rows that can be used, and the numbers and reasons of the others."""
+    source = Text(text, tuple(COLUMNS), COLUMNS, "\t", header=False)
+    table = collected(source, source.table())
+    wrong = table.filter(pl.col(WHY).is_not_null()).select(ROW, WHY)
+    refuse_all(source, len(table), wrong)
+    return table.filter(pl.col(WHY).is_null()), wrong.rows()
 
 
-@pytest.mark.parametrize("chunk", [16, 20, 27, 1000])
-@pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n\n"])
-def test_every_size_of_chunk_gives_the_same_rows(tmp_path, chunk, ending):
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\n\n\n", b"\r\n"])
+def test_the_rows_of_a_file(tmp_path, ending):
     file = tmp_path / "t.txt"
     file.write_bytes(GOOD.rstrip(b"\n") + ending)
-    table, bad = rows(file, chunk)
-    assert not bad
+    table, wrong = rows(file)
+    assert not wrong
     assert table["y"].to_list() == [1, 0, 1, 0]
     assert table["n"].to_list() == [5, None, -7, 12]
     assert table["c"].to_list() == [255, None, 10, 0xDEADBEEF]
@@ -41,7 +45,16 @@ def test_packed_lines_with_windows_ends_are_the_same(tmp_path):
     plain, file = tmp_path / "t.txt", tmp_path / "t.txt.gz"
     plain.write_bytes(GOOD)
     file.write_bytes(gzip.compress(GOOD.replace(b"\n", b"\r\n")))
-    assert rows(file, 20)[0].equals(rows(plain)[0])
+    assert rows(file)[0].equals(rows(plain)[0])
+
+
+def test_rows_that_are_not_kept_are_not_looked_at(tmp_path):
+    file = tmp_path / "t.txt"
+    file.write_bytes(GOOD + b"wrong\n" + GOOD)
+    source = Text(file, tuple(COLUMNS), COLUMNS, "\t", header=False)
+    some = collected(source, source.table(lambda lines: lines.filter(pl.col(ROW) % 4 == 1)))
+    assert some[ROW].to_list() == [1, 5]
+    assert some[WHY].null_count() == 2
 
 
 @pytest.mark.parametrize(
@@ -49,7 +62,6 @@ def test_packed_lines_with_windows_ends_are_the_same(tmp_path):
     [
         (b"1\t5", "2 fields, not 3"),
         (b"1\t5\tff\t", "4 fields, not 3"),
-        (b"", "1 fields, not 3"),
         (b"2\t5\tff", "y is '2', not 0 or 1"),
         (b"\t5\tff", "y is '', not 0 or 1"),
         (b"1\tfive\tff", "n is 'five', not a whole number"),
@@ -61,21 +73,26 @@ def test_packed_lines_with_windows_ends_are_the_same(tmp_path):
 def test_a_bad_line_is_found_and_only_it_is_left_out(tmp_path, line, why):
     file = tmp_path / "t.txt"
     file.write_bytes(GOOD + line + b"\n" + GOOD)
-    for chunk in (24, 1000):
-        table, bad = rows(file, chunk)
-        assert [each.row for each in bad] == [4]
-        assert f"{file}, line 5" in str(bad[0].error())
-        assert why in str(bad[0].error())
-        assert 'bad="skip"' in str(bad[0].error())
-        assert table[ROW].to_list() == [0, 1, 2, 3, 5, 6, 7, 8]
-        assert table["n"].to_list() == [5, None, -7, 12] * 2
+    table, wrong = rows(file)
+    assert [row for row, _ in wrong] == [4]
+    assert why in wrong[0][1]
+    assert Text(file, tuple(COLUMNS), COLUMNS, header=False).place(4) == f"{file}, line 5"
+    assert table[ROW].to_list() == [0, 1, 2, 3, 5, 6, 7, 8]
+    assert table["n"].to_list() == [5, None, -7, 12] * 2
+
+
+def test_an_empty_line_is_no_row_and_is_counted(tmp_path):
+    file = tmp_path / "t.txt"
+    file.write_bytes(GOOD + b"\n\r\n" + GOOD)
+    table, wrong = rows(file)
+    assert not wrong
+    assert table[ROW].to_list() == [0, 1, 2, 3, 6, 7, 8, 9]
 
 
 def test_two_lines_whose_cells_add_up_are_found(tmp_path):
     file = tmp_path / "t.txt"
     file.write_bytes(GOOD + b"1\t5\n" + GOOD + b"1\t5\tff\t9\n")
-    _, bad = rows(file)
-    assert [each.row for each in bad] == [4, 9]
+    assert [row for row, _ in rows(file)[1]] == [4, 9]
 
 
 READ = {
@@ -94,9 +111,8 @@ READ = {
 @pytest.mark.parametrize("kind", sorted(READ))
 @pytest.mark.parametrize("cell", CELLS)
 def test_which_cells_are_read_as_what(kind, cell):
-    column = pl.Series("a", [cell or None], dtype=pl.String)
-    (*_, wrong) = KINDS[kind][1](column)
-    assert wrong.to_list() == [cell not in READ[kind]]
+    table = pl.LazyFrame({ROW: [0], "a": [cell]}, schema={ROW: pl.UInt32, "a": pl.String})
+    assert (cast(table, {"a": kind}).collect()[WHY][0] is not None) == (cell not in READ[kind])
 
 
 @given(st.lists(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=5),
@@ -105,17 +121,32 @@ def test_quoted_cells_come_back(tmp_path_factory, lines):
     file = tmp_path_factory.mktemp("quoted") / "t.csv"
     table = pl.DataFrame(lines, schema=["a", "b", "c"], orient="row")
     table.write_csv(file, quote_style="always")
-    source = Text(file, header(file, ",", "-"), {"a": "category", "c": "category"}, quoted=True, chunk=64)
-    found = pl.concat(chunk.table for chunk in source.chunks())
+    source = Text(file, header(file, ",", "-"), {"a": "category", "c": "category"}, quoted=True)
+    found = collected(source, source.table())
+    assert found[WHY].null_count() == len(found) == len(table)
     assert found.select("a", "c").fill_null("").equals(table.select("a", "c"))
 
 
-def test_hours_and_days():
-    (hour, day), _ = KINDS["hour"][1](pl.Series("hour", [14102105, 14103023]))
-    assert hour.to_list() == [5, 23]
-    assert (day[1] - day[0], day.name) == (9, DAY)
-    assert KINDS["day"][1](pl.Series(["1970-01-03", "1970-01-01 23:00"]))[0][0].to_list() == [2, 0]
-    assert KINDS["day"][1](pl.Series([7, 8]))[0][0].to_list() == [7, 8]
+def test_a_quote_that_does_not_close_is_one_bad_line(tmp_path):
+    (tmp_path / "t.csv").write_text('a,b\n"x, y",1\n"z,2\n"w",3\n')
+    source = Text(tmp_path / "t.csv", ("a", "b"), {"a": "category", "b": "integer"}, quoted=True)
+    table = collected(source, source.table())
+    assert table[WHY].to_list() == [None, "a quote of the line does not close", None]
+    assert table["a"].to_list()[::2] == ["x, y", "w"]
+
+
+def test_hours_and_days(tmp_path):
+    hours = pl.LazyFrame({"hour": ["14102105", "14103023"]})
+    found = cast(hours, {"hour": "hour"}).collect()
+    assert found["hour"].to_list() == [5, 23]
+    assert found[DAY].diff().to_list() == [None, 9]
+    days = pl.LazyFrame({"when": ["1970-01-03", "1970-01-01 23:00"]})
+    assert cast(days, {"when": "day"}).collect()[DAY].to_list() == [2, 0]
+    pl.DataFrame({"when": [7, 8], "at": [1.5, math.nan]}).write_parquet(tmp_path / "t.parquet")
+    stored = Stored(tmp_path / "t.parquet", {"when": "day", "at": "number"})
+    found = collected(stored, stored.table())
+    assert found[DAY].to_list() == [7, 8]
+    assert found["at"].to_list() == [1.5, None]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +155,8 @@ def test_hours_and_days():
         (b"", "t.txt", "is empty"),
         (b"\n\n", "t.txt", "is empty"),
         (gzip.compress(GOOD * 100, mtime=0)[:-20], "t.txt.gz", "cut short"),
-        (b"no gzip at all", "t.txt.gz", "damaged or cut short"),
-        (b"x" * 5000, "t.txt", "no end of a line"),
+        (b"no gzip at all", "t.txt.gz", "no line near it is better"),
+        (b"x" * 5000, "t.txt", "no line near it is better"),
         (b"<html>\n" * 50, "t.txt", "no line near it is better"),
     ],
 )
@@ -133,10 +164,10 @@ def test_files_that_are_no_tables(tmp_path, content, name, said):
     file = tmp_path / name
     file.write_bytes(content)
     with pytest.raises(DataError, match=said) as error:
-        rows(file, 1000)
+        rows(file)
     assert str(file) in str(error.value)
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(DataError, match="is missing"):
+    with pytest.raises(DataError, match=r"nowhere\.txt can't be read"):
         rows(tmp_path / "nowhere.txt")

@@ -1,6 +1,7 @@
 """A replica in a stack trains as it would alone."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -12,9 +13,9 @@ from tacit.lab.stack import graph
 from tacit.lab.stack.network import network_for
 from tacit.lab.stack.training import _FLIPS, Stack
 from tacit.lab.sweeping.settings import Setting
-from tacit.models import adam
-from tacit.protect.labels.randomized_response import randomized_response
-from tacit.wire.record import Recorder
+from tacit.split.models import adam
+from tacit.split.protect.labels.randomized_response import randomized_response
+from tacit.split.record import Recorder
 
 ALL = (
     Setting("none"),
@@ -27,7 +28,7 @@ ALL = (
 )
 
 
-def alone(setting, network, rows, *, epochs=2, batch=128, watch=None):
+def alone(setting, network, rows, *, epochs=2, batch=128, watch=None, bottom_rate=None):
     """The same training by `tacit.simulate`."""
     bottom, top = network.build(setting.seed)
     if watch is not None:
@@ -38,9 +39,11 @@ def alone(setting, network, rows, *, epochs=2, batch=128, watch=None):
         noise = torch.Generator().manual_seed(setting.seed + _FLIPS)
         targets = randomized_response(setting.strength)(rows.labels, noise).targets
     record = Recorder(last=3, follow=len(rows))
+    slow = None if bottom_rate is None else partial(adam, lr=bottom_rate)
     run = tacit.simulate(
         bottom=bottom, top=top, features=features, own=rows.own, labels=rows.labels, targets=targets,
-        protect=setting.build(), optimizer=adam, epochs=epochs, batch_size=batch, seed=setting.seed, record=record,
+        protect=setting.build(), optimizer=adam, bottom_optimizer=slow, epochs=epochs, batch_size=batch,
+        seed=setting.seed, record=record,
     )  # fmt: skip
     return run, record
 
@@ -97,6 +100,17 @@ def test_who_else_is_in_the_stack_changes_nothing(table, network, stack):
     assert farthest(single.models(0)[0], stack.models(3)[0]) < ROUNDING
 
 
+def test_a_slower_bottom_equals_a_single_run(table, network, stack):
+    slow = Stack(table, network, [ALL[3]], batch_size=128, bottom_rate=2.5e-4)
+    for epoch in range(2):
+        slow.advance(slow.plan(epoch))
+    run, _ = alone(ALL[3], network, table, bottom_rate=2.5e-4)
+    bottom, top = slow.models(0)
+    assert farthest(bottom, run.bottom) < ROUNDING
+    assert farthest(top, run.top) < ROUNDING
+    assert farthest(bottom, stack.models(3)[0]) > 100 * ROUNDING, "tables and layers learn at the other rate"
+
+
 def test_pictures_equal_a_single_run(pictures, small_conv):
     settings = [Setting("none"), Setting("iso", "t", 0.5), Setting("marvell", "scale", 1.0)]
     stack = Stack(pictures, small_conv, settings, batch_size=32, layers=("cut", "layer1"))
@@ -142,6 +156,25 @@ def test_leaks_are_those_that_the_audit_finds(table, network, stack):
             for name, score in (("norm", norm), ("cosine", cosine)):
                 wanted = brute_auc(score, truth)
                 assert float(stack.steps[-1].auc[name, layer][batch - 3, 2]) == pytest.approx(wanted, abs=2e-3)
+
+
+def test_detection_errors_are_those_of_the_best_threshold(table, network):
+    """Of the norms that were sent in the last batches, by trying every threshold."""
+    stack = Stack(table, network, ALL[:3], batch_size=128, attacks=("cosine", "norm"), errors=("norm",), last=3)
+    steps = stack.advance(stack.plan(0))
+    plain = Stack(table, network, ALL[:3], batch_size=128, attacks=("cosine", "norm"))
+    assert torch.equal(plain.advance(plain.plan(0)).auc["norm", "layer1"], steps.auc["norm", "layer1"])
+    assert set(steps.error) == {("norm", "cut"), ("norm", "layer1")}
+    for replica in range(3):
+        view = stack.transcript(replica).batches().view
+        for batch in range(3):
+            norm, truth = view.gradient[batch].double().norm(dim=-1), table.labels[view.rows[batch]]
+            called = norm >= norm[:, None]  # one row for each threshold
+            rates = called[:, truth == 0].double().mean(1) + (~called)[:, truth == 1].double().mean(1)
+            wanted = float(torch.minimum(rates / 2, 1 - rates / 2).min())
+            assert float(steps.error["norm", "cut"][batch - 3, replica]) == pytest.approx(min(0.5, wanted), abs=1e-9)
+    with pytest.raises(UsageError, match="hint needs the attack itself"):
+        Stack(table, network, ALL[:1], batch_size=128, attacks=("norm",), errors=("hint",))
 
 
 def test_sampled_attacks_look_at_the_middle_batch_of_each_stretch(stack):
@@ -236,3 +269,28 @@ def test_cuda_trains_as_the_cpu_does(table, network):
     a, b = (stack.advance(stack.plan(0)[:, :10]) for stack in (here, there))
     assert torch.allclose(a.loss, b.loss, atol=1e-4)
     assert torch.allclose(here.bottom.table.weight, there.bottom.table.weight.cpu(), atol=1e-3)
+
+
+def test_leaks_of_pictures_are_those_of_relu_outputs(pictures, small_conv):
+    """The first batch of a training by plain modules: gradients at each block's ReLU, before its pool."""
+    stack = Stack(pictures, small_conv, ALL[:1], batch_size=64, layers=("cut", "layer1", "layer2"))
+    plan = stack.plan(0)[:, :1]
+    auc = stack.advance(plan).auc
+    rows = plan[0, 0]
+    bottom, top = small_conv.build(0)
+    outputs = {}
+    for name in ("layer1", "layer2"):
+        bottom.get_submodule(name).relu.register_forward_hook(
+            lambda _, given, made, name=name: outputs.__setitem__(name, made)
+        )
+    outputs["cut"] = z = bottom(pictures.features[0][rows].float() / 255)
+    truth = pictures.labels[rows]
+    torch.nn.functional.binary_cross_entropy_with_logits(top(leaf := z.detach().requires_grad_()), truth).backward()
+    for name, made in outputs.items():
+        (received,) = (leaf.grad,) if name == "cut" else torch.autograd.grad(z, made, leaf.grad, retain_graph=True)
+        assert received.shape[-1] == {"cut": 4, "layer1": 16, "layer2": 8}[name]
+        flat = received.flatten(1).double()
+        cosine = torch.cosine_similarity(flat, flat[int(truth.argmax())][None])
+        for attack, score in (("norm", flat.norm(dim=1)), ("cosine", cosine)):
+            assert float(auc[attack, name][0, 0]) == pytest.approx(brute_auc(score, truth), abs=1e-3)
+    torch.testing.assert_close(auc["norm", "layer2"], auc["norm", "cut"], atol=1e-3, rtol=0)

@@ -14,7 +14,7 @@ from typing import Any
 from tacit import plugins
 from tacit.audit.facts import Described, Facts, described
 
-__all__ = ["Described", "attack", "chosen", "describe", "facts", "names"]
+__all__ = ["Described", "attack", "chosen", "describe", "facts", "names", "shipped"]
 
 _INPUTS = "tacit.audit.input_attacks"
 
@@ -22,6 +22,11 @@ _INPUTS = "tacit.audit.input_attacks"
 def names() -> list[str]:
     """The names of all attacks on labels, sorted."""
     return plugins.names(__name__)
+
+
+def shipped() -> tuple[int, int]:
+    """The number of attacks on labels and of those on inputs, as every page that names a number has it."""
+    return len(names()), len(plugins.names(_INPUTS))
 
 
 def attack(name: str, **options: Any) -> Any:

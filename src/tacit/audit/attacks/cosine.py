@@ -13,8 +13,8 @@ FACTS = Facts(order=20, needs=("clean",), joined=("mean", "precise"), steers=Tru
 def cosine() -> Attack:
     """Scores a row by the cosine of its gradient with one clean positive gradient.
 
-    The direction-based scoring function of "Label leakage and protection in two-party split learning": an oracle hands
-    the attacker one unprotected gradient of a positive example at every step.
+    The direction-based scoring function (Li 2022, section 3.3, attack 2): an oracle hands the attacker one unprotected
+    gradient of a positive example at every step.
 
     Knows: the gradients; known.positive_gradient.
     Costs: one pass over the gradients.

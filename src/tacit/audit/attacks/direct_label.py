@@ -15,7 +15,7 @@ FACTS = Facts(order=60, joined=("mean", "precise"), steers=True)
 def direct_label() -> Attack:
     """Scores a row by the sign of its gradient at a cut of logits, which is prediction minus label.
 
-    After Fu et al., "Label inference attacks against vertical federated learning" (2022). It applies where the top has
+    After Fu 2022. It applies where the top has
     no weights of its own and only sums the parties' logits, as in federated logistic regression and many tree and
     linear systems: the gradient of the loss is then p - y, negative for a positive row whatever the model is worth. At
     a cut of width 1 the score is minus that number, at width 2 (two logits, softmax) minus the second one. A wider

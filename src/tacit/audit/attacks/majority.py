@@ -15,9 +15,9 @@ FACTS = Facts(order=30, steers=True, live=True, sweep="some batches")
 def majority() -> Attack:
     """Scores a row by how many other rows of the batch its gradient points against.
 
-    The direction-based attack without an oracle of "Label leakage and protection in two-party split learning": two
-    gradients of one class have a positive cosine, two of different classes a negative one, and most rows are negative.
-    The score is minus the mean sign of the cosines with the other rows.
+    The direction-based attack without an oracle (Li 2021, section 3.2; Li 2022, section 3.3): two gradients of one
+    class have a positive cosine, two of different classes a negative one, and most rows are negative. The score is
+    minus the mean sign of the cosines with the other rows.
 
     Knows: the gradients, and that positives are the smaller class.
     Costs: O(batch^2 * width) for each step; never more than a block of the batch x batch signs in memory.

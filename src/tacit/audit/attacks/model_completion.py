@@ -18,7 +18,7 @@ FACTS = Facts(order=130, needs=("labels", "embedding"))
 def model_completion(k: int = 40) -> Attack:
     """Scores a row by a top that is fitted on the embeddings of k rows whose label is known.
 
-    After Fu et al., "Label inference attacks against vertical federated learning" (2022). What training has taught the
+    After Fu 2022. What training has taught the
     bottom about labels is in its embeddings; a few labels are enough to find it there. The top is a ridge regression
     whose penalty is the best one by leaving each of the k rows out, so that forty labels do not overfit a hundred
     columns. The gradients are not looked at: what this attack finds, the finished model gives away by itself, and the

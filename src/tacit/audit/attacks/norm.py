@@ -12,7 +12,7 @@ FACTS = Facts(order=10, joined=("mean",), steers=True, live=True, sweep="every b
 def norm() -> Attack:
     """Scores a row by the length of its gradient.
 
-    The magnitude-based scoring function of "Label leakage and protection in two-party split learning".
+    The norm attack (Li 2020, section 2.2; Li 2022, section 3.3, attack 1).
 
     Knows: the gradients, nothing else.
     Costs: one pass over the gradients.

@@ -21,11 +21,11 @@ FACTS = Facts(order=100, needs=("embedding",), variants=({}, _GRADIENTS), on_gra
 def spectral(of: Of = "embedding") -> Attack:
     """Scores a row by its place along the leading direction of its centred batch.
 
-    After "Label leakage and protection from forward embedding in vertical federated learning": training itself pulls
-    the embeddings of the two classes apart. The directions of all steps are turned the same way, and the longer tail
-    counts as positive, because positives are the smaller class. What the party's own embeddings give away came to it
-    through the weights it has learned, not through any one gradient: the honest baseline is what the finished model
-    itself predicts, where that is granted (known.prediction); else they are their own.
+    After Sun 2022: training itself pulls the embeddings of the two classes apart. The directions of all steps are
+    turned the same way, and the longer tail counts as positive, because positives are the smaller class. What the
+    party's own embeddings give away came to it through the weights it has learned, not through any one gradient: the
+    honest baseline is what the finished model itself predicts, where that is granted (known.prediction); else they are
+    their own.
 
     Knows: the party's own embeddings (or, with of="gradient", the gradients), and that positives are the smaller class.
     Costs: one singular value decomposition of each batch through a matrix of size min(batch, width), in float64.

@@ -18,7 +18,7 @@ FACTS = Facts(order=140, needs=("share", "embedding"), joined=("mean",))
 def surrogate_top() -> Attack:
     """Scores an example by the label with which a made-up top would have sent the gradients that came.
 
-    After ExPLoit (Kariyappa and Qureshi, "ExPLoit: extracting private labels in split learning", 2023). The attacker
+    After ExPLoit (Kariyappa 2023). The attacker
     has the embeddings that it sent and the gradients that it got for them. It fits a small top network of its own
     and one soft label for each example, both at once, such that the gradient of the surrogate's loss with respect to
     the embedding is what was received. Two more terms pull the mean of the soft labels to the known share of positives

@@ -16,8 +16,7 @@ FACTS = Facts(order=50, needs=("share",), steers=True, live=True, sweep="some ba
 def top_share() -> Attack:
     """Calls the longest gradients of a batch positive, as many as the known share of positives says.
 
-    The top-p% labelling of the technical report "Label leakage and protection in federated learning". The score is the
-    call itself, 0 or 1.
+    The top-p% labelling of Report 2020a ("2-norm attack"). The score is the call itself, 0 or 1.
 
     Knows: the gradients; known.share.
     Costs: one pass over the gradients and one sort of each batch.

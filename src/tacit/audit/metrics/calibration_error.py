@@ -12,7 +12,7 @@ from tacit.errors import TensorError, UsageError
 def calibration_error(probability: Tensor, label: Tensor, bins: int = 15) -> Tensor:
     """Mean over bins of equal mass of |mean predicted - share of positives|, along the last dimension.
 
-    The ACE of Nixon et al., "Measuring calibration in deep learning" (2019), for two classes: rows are sorted by what
+    The ACE of Nixon 2019 for two classes: rows are sorted by what
     was predicted and cut into `bins` bins of the same number of rows (fewer bins where there are fewer rows). Rows with
     equal predictions stay in their order, so shuffle them first if that order means something. Float64.
 

@@ -92,8 +92,11 @@ def placements(score: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
 
     NaN where a class is lacking; what is neither has no meaning.  (..., batch)
     """
-    ordered, order = score.sort(-1)  # once for both classes; what is looked for in its own order is found fast
-    first, last = torch.searchsorted(ordered, ordered), torch.searchsorted(ordered, ordered, right=True)
+    ordered, order = score.sort(-1)  # once for both classes
+    place = torch.arange(1, score.shape[-1] + 1, device=score.device).expand(score.shape)
+    new = nn.functional.pad(ordered[..., 1:] != ordered[..., :-1], (1, 1), value=True)  # at which places a value begins
+    first = torch.where(new[..., :-1], place - 1, 0).cummax(-1).values
+    last = torch.where(new[..., 1:], place, score.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
     shares = []
     for member in (negative, positive):
         until = nn.functional.pad(member.gather(-1, order).cumsum(-1), (1, 0))

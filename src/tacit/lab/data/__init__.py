@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.faults import Faults, check_rows
+from tacit.progress import Count
 
 if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
     from tacit.lab.data.rows import Data
@@ -90,15 +91,16 @@ def load(
     *,
     folder: str | Path | None = None,
     rows: int | None = None,
+    sample: float | None = None,
     seed: int = 0,
     cache: str | Path | None = None,
     bad: str = "raise",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count | None = None,
 ) -> Data:
     """A data set by its name, encoded for both parties.
 
-    Options that only one data set has (the share of negatives of `isic`, the vocabulary of `criteo`) are arguments of
-    the `load` of its own module.
+    Options that only one data set has (the days of `flights`, the vocabulary of `criteo`) are arguments of the `load`
+    of its own module.
 
     Args:
         name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
@@ -106,7 +108,9 @@ def load(
         rows: use this many rows at most, training and test together; None for all. Of a source that is read whole they
             are drawn at random, of one that is streamed (`criteo`, `avazu`, your own files) and of `fashion` they are
             the first ones, so that the rest is never read. A made-up data set has exactly so many.
-        seed: draws the test rows, and everything that is made up.
+        sample: the share of the rows to use, drawn at random from all of them; from the first ones where `rows` takes
+            these. All of them if None. `fashion` and what is made up have none: say `rows`.
+        seed: draws the sample, the test rows, and everything that is made up.
         cache: a folder for what large data sets keep between two runs; one beside their files if None.
         bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
             counts them.
@@ -114,9 +118,18 @@ def load(
     """
     Faults(bad)  # a wrong word is told at once, also where no row is read
     check_rows(rows)
-    options = {"rows": rows, "seed": seed, "cache": cache, "bad": bad, "progress": progress}
+    options = {
+        "rows": rows,
+        "sample": 1.0 if sample is None else sample,
+        "seed": seed,
+        "cache": cache,
+        "bad": bad,
+        "progress": progress,
+    }
     text = str(name)
     if text.startswith(_MADE_UP):
+        if sample is not None:
+            raise UsageError(f"{text} can be of any size: say how many rows, and leave out the sample of {sample:g}")
         return _generated(text, _known(text.removeprefix(_MADE_UP)), rows, seed, folder)
     if text.endswith(".toml"):
         if folder is not None:
@@ -131,6 +144,8 @@ def _read(name: str, folder: Path | None, options: Mapping[str, Any]) -> Data:
     """Through the `load` of its own module, with those of the options that it takes."""
     read: Callable[..., Data] = import_module(f"tacit.lab.data.{SOURCES[name].module}").load
     taken = {option: value for option, value in options.items() if option in signature(read).parameters}
+    if "sample" not in taken and options["sample"] != 1:
+        raise UsageError(f"{name} has no sample: take some of it with rows (rows=, --rows)")
     return read(*([folder] if SOURCES[name].files else []), **taken)
 
 

@@ -51,7 +51,9 @@ _NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per
 _REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
 
-def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str = "raise") -> Data:
+def load(
+    folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0, bad: str = "raise"
+) -> Data:
     """All people of the files, those of `adult.data` and `adult.test` together.
 
     Args:
@@ -59,7 +61,7 @@ def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str
     """
     faults = Faults(bad)
     joint = Joint(people(folder, faults), EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
-    return joint.data("adult", rows, seed, skipped=faults.skipped)
+    return joint.data("adult", rows, seed, sample=sample, skipped=faults.skipped)
 
 
 def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:

@@ -1,9 +1,9 @@
 """Avazu's click-through rate challenge (Kaggle, 2014): clicks on 40 million mobile advertisements over eleven days.
 
-Its `train.csv` has a header and only categories. The preprocessing is that of the papers (appendix A.6.1 of file 004):
-a missing category is a category of its own, and categories become codes, here by the training rows alone. The column
+Its `train.csv` has a header and only categories. The preprocessing is that of the papers (Li 2022, appendix A.6.1): a
+missing category is a category of its own, and categories become codes, here by the training rows alone. The column
 `hour` (YYMMDDHH) is taken apart: the hour of the day is a category, and the day says when the row belongs to, for a
-training day by day. The `id` of a row is not used.
+training day by day. The `id` of a row is not used. Both parties see all columns, as in `criteo`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Literal
 
 from tacit.lab.data.reading import Text, found, header, require
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Schema
 from tacit.lab.data.streaming import load as load_streamed
+from tacit.progress import Count
 
 _NAMES = (
     *("site_id", "site_domain", "site_category", "app_id", "app_domain", "app_category"),
@@ -43,13 +44,12 @@ def load(  # the options of a data set, by name
     min_count: int = 1,
     cache: str | Path | None = None,
     bad: Literal["raise", "skip"] = "raise",
-    progress: Progress | None = None,
+    progress: Count | None = None,
 ) -> Data:
     """Training and test rows, each sorted by day and otherwise in the file's order, mapped from files.
 
     Args:
         path: a folder with `train.csv`, packed (`.gz`) or not, or `train.gz`, as Kaggle calls it; or such a file.
-        sample: the share of the rows to use; the papers use all.
         min_count: a category that fewer training rows have shares the code 0 with unknown ones. The papers keep all of
             them, which is 1; most codes are then values of `device_ip` and `device_id`, which belong to few rows each.
     """
@@ -60,4 +60,4 @@ def load(  # the options of a data set, by name
     return load_streamed(
         Text(file, names, _KINDS, remedy=_REMEDY), Schema("avazu", "click", CATEGORIES, days=True), options,
         cache=cache, bad=bad, progress=progress,
-    )  # fmt: skip
+    ).shared()  # fmt: skip

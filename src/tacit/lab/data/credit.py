@@ -32,7 +32,9 @@ _REMEDY = (
 )
 
 
-def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str = "raise") -> Data:
+def load(
+    folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0, bad: str = "raise"
+) -> Data:
     """The clients that both files have, joined by `id` in the clear.
 
     Args:
@@ -48,7 +50,7 @@ def load(folder: str | Path, *, rows: int | None = None, seed: int = 0, bad: str
         Columns(numeric=tuple(name for name in table.columns if name.startswith(party)))
         for party in ("host_", "guest_")
     )
-    return Joint(table, host, guest, label=_LABEL).data("credit", rows, seed, skipped=faults.skipped)
+    return Joint(table, host, guest, label=_LABEL).data("credit", rows, seed, sample=sample, skipped=faults.skipped)
 
 
 def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> pl.DataFrame:

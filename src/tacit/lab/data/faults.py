@@ -16,6 +16,19 @@ def check_rows(rows: int | None) -> None:
         raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
 
 
+def limited(count: int, rows: int | None, sample: float) -> int:
+    """How many of so many rows are used: a share of them, and no more than were asked for.
+
+    >>> limited(1000, None, 0.1), limited(1000, 50, 0.1), limited(1000, 500, 1.0)
+    (100, 50, 500)
+    """
+    check_rows(rows)
+    if not 0 < sample <= 1:
+        raise UsageError(f"sample is {sample}: give a share of the rows above 0 and at most 1")
+    share = round(sample * count)
+    return share if rows is None else min(rows, share)
+
+
 class Faults:
     """What a loader does about them.
 

@@ -52,6 +52,9 @@ LOOK_ALIKES: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 """The columns of each table that has a look-alike, codes for what is missing included, and its share of positives."""
 
+SHARED = ("criteo", "avazu")
+"""Of which both parties see all columns, as in the papers."""
+
 CHUNK = 1 << 18
 """Rows that are drawn at once, which bounds the memory beside the result; another number draws other rows."""
 
@@ -203,4 +206,5 @@ def _parted(rows: Rows, inputs: Table) -> Rows:
 
 def like(name: str, rows: int, seed: int, *, device: torch.device | str = "cpu") -> Data:
     """What `tacit.lab.data.load` gives of that name, made up."""
-    return table(rows, seed=seed, device=device, name=f"generated:{name}", **LOOK_ALIKES[name])
+    made = table(rows, seed=seed, device=device, name=f"generated:{name}", **LOOK_ALIKES[name])
+    return made.shared() if name in SHARED else made

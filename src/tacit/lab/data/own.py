@@ -16,8 +16,9 @@ from tacit.config.files import File, Name, Names, Number, Problem, Section, Text
 from tacit.errors import DataError
 from tacit.lab.data import reading
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Progress, Schema
+from tacit.lab.data.streaming import Options, Schema
 from tacit.lab.data.streaming import load as load_streamed
+from tacit.progress import Count
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _REMEDY = "look at the file, or write it anew"
@@ -78,10 +79,11 @@ def load(
     description: str | Path,
     *,
     rows: int | None = None,
+    sample: float = 1.0,
     seed: int = 0,
     cache: str | Path | None = None,
     bad: Literal["raise", "skip"] = "raise",
-    progress: Progress | None = None,
+    progress: Count | None = None,
 ) -> Data:
     """Training and test rows of your own files, mapped from files like those of Criteo.
 
@@ -95,7 +97,7 @@ def load(
         days=asked.day is not None,
     )  # fmt: skip
     source = _source(folder / asked.file, asked, where)
-    options = Options(rows, 1.0, asked.test_share, seed, asked.min_count, asked.scaling)
+    options = Options(rows, sample, asked.test_share, seed, asked.min_count, asked.scaling)
     return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress)
 
 

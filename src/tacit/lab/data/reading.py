@@ -1,57 +1,38 @@
-"""Text and Parquet files in chunks of bounded size; each cell is checked, and rows that can't be used are named."""
+"""Text and Parquet files as lazy tables: every cell is cast to what its column holds, and each row says if it is wrong.
+
+Nothing is read before a table is collected or written to a file, and then as a stream: `streaming` does that for large
+files, `joined` for small ones.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
-import io
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from polars import selectors
 
 from tacit.align.cache import file_facts
-from tacit.align.encoder import to_float
 from tacit.errors import DataError
-from tacit.lab.data.faults import cured
 
 ROW = "tacit row"
-"""The column that holds each row's number in the file, counted from 0; rows that were left out are counted too."""
+"""The column that holds each row's number in the file, counted from 0."""
 
 DAY = "tacit day"
 """The column that holds the day of each row, in days since 1970, where a file has days."""
 
-_BYTES, _ROWS = 32 << 20, 1 << 17  # of text (about 140,000 rows of Criteo) and of Parquet that are read at once
+WHY = "tacit why"
+"""The column that says what is wrong with a row; null where nothing is."""
 
-
-@dataclass(frozen=True)
-class Bad:
-    """A row that can't be read."""
-
-    row: int  # its number, counted from 0
-    place: str  # the file and the line or row, as a person looks for it
-    why: str  # what is wrong with it
-
-    def error(self) -> DataError:
-        """What to raise where bad rows are not to be skipped."""
-        return DataError(cured(f"{self.place}: {self.why}"))
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Some rows that follow each other, and those among them that could not be read."""
-
-    table: pl.DataFrame  # the column `ROW`, and those that are kept
-    bad: tuple[Bad, ...]
-    rows: int  # of the source up to its end
-    done: int  # how much of the source's `size` is read
+_OURS = "tacit "  # what names of columns begin with that are not the file's
+_FIELDS = "fields of the line"  # how many there are; 0 where its quotes do not close
+_SHOWN = 40  # characters of a value in an error
 
 
 def packed(path: Path) -> Path | None:
@@ -73,71 +54,61 @@ def found(path: Path, names: Sequence[str], remedy: str) -> Path:
 
 # --- cells -----------------------------------------------------------------------------------------------------------
 
-Kept = tuple[list[pl.Series], pl.Series]
-"""The columns that are kept of one that was read, and which of its values can't be used."""
+Cast = tuple[Mapping[str, pl.Expr], pl.Expr]
+"""Expressions of the columns that are kept of one column of text, by name, and of whether a value can't be used."""
 
 
-def _label(column: pl.Series) -> Kept:
-    values = to_float(column)
-    wrong = ~values.is_in([0.0, 1.0]).fill_null(False)
-    return [values.set(wrong, None).cast(pl.UInt8)], wrong
+def _truth(cell: pl.Expr) -> pl.Expr:
+    """Numbers, where true and false are 1 and 0."""
+    words = cell.str.strip_chars().str.to_lowercase()
+    value = words.cast(pl.Float64, strict=False)
+    return pl.when(words == "true").then(1.0).when(words == "false").then(0.0).otherwise(value)
 
 
-def _number(column: pl.Series) -> Kept:
-    values = to_float(column)
-    wrong = (values.is_null() & column.is_not_null()) | values.is_infinite().fill_null(False)
-    return [values.fill_nan(None)], wrong
+def _label(name: str, cell: pl.Expr) -> Cast:
+    value = _truth(cell)
+    return {name: value.cast(pl.UInt8, strict=False)}, ~value.is_in([0.0, 1.0]).fill_null(False)
 
 
-def _integer(column: pl.Series) -> Kept:
-    text = column.str.strip_chars() if column.dtype == pl.String else column
-    values = text.cast(pl.Int64, strict=False)
-    return [values], values.is_null() & column.is_not_null()
+def _number(name: str, cell: pl.Expr) -> Cast:
+    value = _truth(cell)
+    wrong = (value.is_null() & cell.is_not_null()) | value.is_infinite().fill_null(False)
+    return {name: value.fill_nan(None)}, wrong
 
 
-def _hexadecimal(column: pl.Series) -> Kept:
-    values = column.str.to_integer(base=16, dtype=pl.UInt32, strict=False)
-    return [values], values.is_null() & column.is_not_null()
+def _integer(name: str, cell: pl.Expr) -> Cast:
+    value = cell.str.strip_chars().cast(pl.Int64, strict=False)
+    return {name: value}, value.is_null() & cell.is_not_null()
 
 
-def _hour(column: pl.Series) -> Kept:
+def _hexadecimal(name: str, cell: pl.Expr) -> Cast:
+    value = cell.str.to_integer(base=16, dtype=pl.UInt32, strict=False)
+    return {name: value}, value.is_null() & cell.is_not_null()
+
+
+def _hour(name: str, cell: pl.Expr) -> Cast:
     """The hour of the day as a category, and the day."""
-    whole = pl.col("whole")
-    month, day = whole // 10_000 % 100, whole // 100 % 100
-    parts = _integer(column)[0][0].to_frame("whole").select(
-        right=(whole.is_between(0, 99_999_999) & month.is_between(1, 12) & day.is_between(1, 31) & (whole % 100 < 24)),
-        stamp=2000_00_00 + whole // 100,
-        hour=whole % 100,
-    )  # fmt: skip
-    days = parts["stamp"].cast(pl.String).str.to_date("%Y%m%d", strict=False)
-    wrong = ~parts["right"].fill_null(False) | days.is_null()
-    return [parts["hour"].alias(column.name), days.cast(pl.Int32).alias(DAY)], wrong
+    day = ("20" + cell.str.slice(0, 6)).str.to_date("%Y%m%d", strict=False)
+    hour = cell.str.slice(6).cast(pl.Int64, strict=False)
+    right = cell.str.contains(r"^[0-9]{8}$") & day.is_not_null() & hour.is_between(0, 23)
+    return {name: hour, DAY: day.cast(pl.Int32)}, ~right.fill_null(False)
 
 
-def _day(column: pl.Series) -> Kept:
-    """Whole numbers are days already; dates and times, also such in text, become days since 1970."""
-    if column.dtype.is_integer():
-        days = column.cast(pl.Int32, strict=False)
-    elif column.dtype == pl.String:
-        days = column.str.extract(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})").str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32)
-    else:
-        days = column.cast(pl.Date, strict=False).cast(pl.Int32)
-    return [days.alias(DAY)], days.is_null()
+def _day(name: str, cell: pl.Expr) -> Cast:
+    """Dates, and times of which the date counts."""
+    day = cell.str.extract(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})").str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32)
+    return {DAY: day}, day.is_null()
 
 
-def _category(column: pl.Series) -> Kept:
-    """Whole numbers as they are, all else by its spelling; a NaN is a missing value."""
-    wide = (pl.UInt64, pl.Int128, pl.UInt128)  # may not fit
-    kind = pl.Int64 if column.dtype.is_integer() and column.dtype not in wide else pl.String
-    values = (column.fill_nan(None) if column.dtype.is_float() else column).cast(kind)
-    return [values], pl.repeat(False, len(column), eager=True)
+def _category(name: str, cell: pl.Expr) -> Cast:
+    return {name: cell}, pl.lit(False)
 
 
-def _key(column: pl.Series) -> Kept:
-    return [column.cast(pl.String)], column.is_null()
+def _key(name: str, cell: pl.Expr) -> Cast:
+    return {name: cell}, cell.is_null()
 
 
-KINDS: Mapping[str, tuple[str, Callable[[pl.Series], Kept]]] = {
+KINDS: Mapping[str, tuple[str, Callable[[str, pl.Expr], Cast]]] = {
     "label": ("0 or 1", _label),
     "integer": ("a whole number", _integer),
     "number": ("a finite number", _number),
@@ -147,37 +118,31 @@ KINDS: Mapping[str, tuple[str, Callable[[pl.Series], Kept]]] = {
     "hour": ("an hour as YYMMDDHH", _hour),
     "day": ("a date as YYYY-MM-DD", _day),
 }
-"""What a cell may hold, in words, and what is kept of a column of such cells. An empty cell is a missing value, except
-as a label, an id, an hour or a day."""
+"""What a cell may hold, in words, and how it is cast. An empty cell is a missing value, and an error as a label, an id,
+an hour or a day.
+"""
 
 
-def _checked(
-    table: pl.DataFrame, kinds: Mapping[str, str], rows: NDArray[np.int64], place: Callable[[int], str], remedy: str,
-    bad: Sequence[Bad] = (),
-) -> tuple[pl.DataFrame, tuple[Bad, ...]]:  # fmt: skip
-    """The columns that are kept of the rows that can be used, and all others beside those that are known as bad."""
-    columns, reasons = [pl.Series(ROW, rows)], dict[int, str]()
+def cast(table: pl.LazyFrame, kinds: Mapping[str, str], why: Sequence[pl.Expr] = ()) -> pl.LazyFrame:
+    """A table of text, cast, with other columns as they are; `WHY` is the first reason that a row has."""
+    columns: dict[str, pl.Expr] = {}
+    reasons, others = list(why), [name for name in table.collect_schema() if name.startswith(_OURS)]
     for name, kind in kinds.items():
-        what, keep = KINDS[kind]
-        kept, wrong = keep(table[name])
-        columns += kept
-        for at in wrong.arg_true().to_list() if wrong.any() else []:
-            value = "" if table[name][at] is None else str(table[name][at])[:40]
-            reasons.setdefault(at, f"{name} is {value!r}, not {what}")
-    found = pl.DataFrame(columns)
-    bad = sorted([*bad, *(Bad(int(rows[at]), place(int(rows[at])), why) for at, why in reasons.items())],
-                 key=lambda each: each.row)  # fmt: skip
-    if len(reasons) == len(found):
-        raise DataError(f"{bad[0].place}: {bad[0].why}, and no line near it is better: {remedy}")
-    return found.filter(~pl.int_range(pl.len()).is_in(list(reasons))) if reasons else found, tuple(bad)
+        what, of = KINDS[kind]
+        cell = pl.when(pl.col(name) != "").then(pl.col(name))
+        kept, wrong = of(name, cell)
+        columns |= kept
+        shown = pl.format(f"{name} is '{{}}', not {what}", pl.col(name).fill_null("").str.slice(0, _SHOWN))
+        reasons.append(pl.when(wrong).then(shown))
+    return table.select(*others, pl.coalesce(reasons).alias(WHY), **columns)
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text file, plain or packed with gzip (`.gz`), as a source of chunks of whole lines."""
+    """A text file, plain or packed with gzip (`.gz`)."""
 
     path: Path  # of the file
     names: tuple[str, ...]  # of all columns, in the order of the file
@@ -186,12 +151,6 @@ class Text:
     header: bool = True  # whether the first line is none of them
     quoted: bool = False  # whether cells may stand in double quotes; a line's end inside of them is not allowed
     remedy: str = field(default="look at the file, or write it anew", compare=False)  # where to get a right file
-    chunk: int = _BYTES  # bytes to read at once, which bounds the memory that is taken
-
-    @cached_property
-    def size(self) -> int:
-        """The bytes of the file, packed as it is."""
-        return int(file_facts(self.path)["bytes"])
 
     def facts(self) -> dict[str, Any]:
         """The file's, and how it is read."""
@@ -202,83 +161,127 @@ class Text:
         """Where a person finds a row."""
         return f"{self.path}, line {row + 1 + self.header}"
 
-    def chunks(self) -> Iterator[Chunk]:
-        """The lines, without those that can't be read."""
-        first = 0
-        for lines, done in self._lines():
-            rows = first + np.arange(lines.count(b"\n"), dtype=np.int64)
-            first += len(rows)
-            table, bad = self._parsed(lines, len(rows)), list[Bad]()
-            if table is None:  # some line is wrong: look which
-                each = lines.split(b"\n")[:-1]
-                reasons = [self._wrong(line) for line in each]
-                right = [at for at, why in enumerate(reasons) if why is None]
-                bad = [Bad(int(row), self.place(int(row)), why) for row, why in zip(rows, reasons, strict=True) if why]
-                if not right:
-                    raise DataError(f"{bad[0].place}: {bad[0].why}, and no line near it is better: {self.remedy}")
-                table, rows = self._parsed(b"".join(each[at] + b"\n" for at in right), len(right)), rows[right]
-                if table is None:
-                    raise DataError(f"{self.place(int(rows[0]))} and after: they can't be read: {self.remedy}")
-            kept, bad_rows = _checked(table, self.kinds, rows, self.place, self.remedy, bad)
-            yield Chunk(kept, bad_rows, first, done)
-        if not first:
-            raise DataError(f"{self.path} is empty{' but for its header' if self.header else ''}: {self.remedy}")
+    def table(self, keep: Callable[[pl.LazyFrame], pl.LazyFrame] = lambda lines: lines) -> pl.LazyFrame:
+        """The rows, cast; `keep` may leave out lines by their number, in `ROW`, before their cells are looked at.
 
-    def _parsed(self, lines: bytes, count: int) -> pl.DataFrame | None:
-        """So many lines as text by column; None where their cells are not as many, or polars can't read them."""
-        cells = count * (len(self.names) - 1)
+        Lines are told apart first and cells within them, so that a line with a cell too many or too few is known by its
+        number. Empty lines are no rows.
+        """
+        lines = pl.scan_csv(
+            self.path, has_header=False, skip_rows=int(self.header), separator="\x1f", quote_char=None, glob=False,
+            schema={"line": pl.String}, row_index_name=ROW, encoding="utf8-lossy",
+        )  # fmt: skip
+        line, count = pl.col("line").str.strip_suffix("\r"), len(self.names)
+        lines = keep(lines.filter(line.is_not_null() & (line != "")).with_columns(line))
+        if self.quoted:
+            schema = pl.Struct({_FIELDS: pl.UInt32, **dict.fromkeys(self.names, pl.String)})
+            cells = line.map_batches(partial(_unquoted, self.separator, self.names), schema, is_elementwise=True)
+        else:
+            cells = _split(self.separator, self.names)
+        broken = pl.when(pl.col("line").str.contains("\ufffd", literal=True)).then(pl.lit("the line is no text"))
+        open_ = pl.when(pl.col(_FIELDS) == 0).then(pl.lit("a quote of the line does not close"))
+        uneven = pl.when(pl.col(_FIELDS) != count).then(pl.format(f"the line has {{}} fields, not {count}", _FIELDS))
+        table = lines.with_columns(cells.alias("cells")).unnest("cells")
+        return cast(table, self.kinds, (broken, open_, uneven))
+
+
+def _split(separator: str, names: Sequence[str]) -> pl.Expr:
+    """The cells of lines without quotes, and how many there are."""
+    line = pl.col("line")
+    cells = line.str.splitn(separator, len(names) + 1).struct
+    fields = line.str.count_matches(separator, literal=True) + 1
+    return pl.struct(
+        fields.alias(_FIELDS), *(cells.field(f"field_{place}").alias(name) for place, name in enumerate(names))
+    )
+
+
+def _unquoted(separator: str, names: Sequence[str], lines: pl.Series) -> pl.Series:
+    """The same of lines in which cells may stand in quotes."""
+    table = lines.alias("line").to_frame()
+    if not lines.str.contains('"', literal=True).any():
+        return table.select(_split(separator, names).alias("cells")).to_series()
+    rows = []
+    for line in lines:
         try:
-            if self.quoted and b'"' in lines:
-                read = csv.reader(io.StringIO(lines.decode()), delimiter=self.separator, strict=True)
-                whole = sum(len(line) - 1 for line in read) == cells
-            else:
-                whole = np.count_nonzero(np.frombuffer(lines, np.uint8) == ord(self.separator)) == cells
-            if not whole:
-                return None
-            table = pl.read_csv(
-                lines, has_header=False, separator=self.separator, schema=dict.fromkeys(self.names, pl.String),
-                columns=[place for place, name in enumerate(self.names) if name in self.kinds],
-                quote_char='"' if self.quoted else None,
-            )  # fmt: skip
-        except (csv.Error, UnicodeDecodeError, pl.exceptions.PolarsError):
-            return None
-        return table if len(table) == count else None
+            cells = next(csv.reader([line], delimiter=separator, strict=True))
+        except csv.Error:
+            cells = []
+        rows.append([len(cells), *cells[: len(names)], *[None] * (len(names) - len(cells))])
+    schema = {_FIELDS: pl.UInt32, **dict.fromkeys(names, pl.String)}
+    return pl.DataFrame(rows, schema=schema, orient="row").to_struct("cells")
 
-    def _wrong(self, line: bytes) -> str | None:
-        """Why the cells of a line can't be told apart; None if they can."""
-        try:
-            text = line.decode()
-            cells = text.split(self.separator)
-            if self.quoted and '"' in text:
-                cells = next(csv.reader([text], delimiter=self.separator, strict=True))
-        except (UnicodeDecodeError, csv.Error) as error:
-            return f"the line is no text ({error})"
-        return None if len(cells) == len(self.names) else f"the line has {len(cells)} fields, not {len(self.names)}"
 
-    def _lines(self) -> Iterator[tuple[bytes, int]]:
-        """Blocks of whole lines, each with how much of the file is read."""
-        with _opened(self.path, self.remedy) as (file, raw):
-            if self.header:
-                file.readline()
-            left, last = b"", False
-            while not last:
-                block = left + file.read(self.chunk - len(left))
-                last = len(block) < self.chunk
-                lines = _whole_lines(block, last)
-                if not lines and not last:
-                    raise DataError(f"{self.path}: there is no end of a line in {self.chunk} bytes: {self.remedy}")
-                left = block[len(lines) :]
-                if lines:
-                    lines = lines if lines.endswith(b"\n") else lines + b"\n"
-                    yield lines.replace(b"\r\n", b"\n") if b"\r" in lines else lines, raw.tell()
+@dataclass(frozen=True)
+class Stored:
+    """A Parquet file."""
+
+    path: Path  # of the file
+    kinds: Mapping[str, str]  # for each column that is kept, its kind in `KINDS`
+    remedy: str = "look at the file, or write it anew"
+
+    def facts(self) -> dict[str, Any]:
+        """The file's, and how its columns are read."""
+        return {**file_facts(self.path), "kinds": dict(self.kinds)}
+
+    def place(self, row: int) -> str:
+        """Where a person finds a row."""
+        return f"{self.path}, row {row} (counted from 0)"
+
+    def table(self, keep: Callable[[pl.LazyFrame], pl.LazyFrame] = lambda rows: rows) -> pl.LazyFrame:
+        """The rows, cast, as those of a text file are; whole numbers are days already, a NaN is a missing value."""
+        rows = keep(pl.scan_parquet(self.path, glob=False).select(list(self.kinds)).with_row_index(ROW))
+        schema = rows.collect_schema()
+        days = [name for name, kind in self.kinds.items() if kind == "day" and schema[name].is_integer()]
+        rows = rows.with_columns(pl.from_epoch(pl.col(name), "d").dt.to_string("%Y-%m-%d") for name in days)
+        return cast(rows.with_columns(selectors.float().fill_nan(None)).with_columns(
+            pl.col(list(self.kinds)).cast(pl.String)
+        ), self.kinds)  # fmt: skip
+
+
+Source = Text | Stored
+"""A table whose facts say if it has changed."""
+
+
+def collected(source: Source, table: pl.LazyFrame) -> pl.DataFrame:
+    """The rows of a lazy table of this source, in memory; whatever keeps it from being read names the file."""
+    try:
+        return table.collect(engine="streaming")
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise unreadable(source, error) from None
+
+
+def refuse_all(source: Source, rows: int, wrong: pl.DataFrame) -> None:
+    """Refuse a file without rows, or of whose rows none can be used: it is another file than was meant.
+
+    Args:
+        source: the file.
+        rows: how many were looked at.
+        wrong: the columns `ROW` and `WHY` of those that can't be used.
+    """
+    if not rows:
+        head = " but for its header" if isinstance(source, Text) and source.header else ""
+        raise DataError(f"{source.path} is empty{head}: {source.remedy}")
+    if len(wrong) == rows:
+        row, why = wrong.row(0)
+        raise DataError(f"{source.place(row)}: {why}, and no line near it is better: {source.remedy}")
+
+
+def unreadable(source: Source, error: Exception) -> DataError:
+    """What to say where a file can't be read."""
+    cause = str(error).partition("\n")[0]
+    return DataError(f"{source.path} can't be read, it is damaged or cut short ({cause}): {source.remedy}")
 
 
 def header(path: Path, separator: str, remedy: str) -> tuple[str, ...]:
     """The names in the first line of a file."""
-    with _opened(path, remedy) as (file, _):
-        line = file.readline(1 << 20)
     try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            line = file.readline(1 << 20)
         names = next(csv.reader([line.decode("utf-8-sig").strip("\r\n")], delimiter=separator), [])
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing: {remedy}") from None
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path} can't be read, it is damaged or cut short ({error}): {remedy}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}, line 1: it holds no names of columns ({error}): {remedy}") from None
     if not names:
@@ -296,69 +299,3 @@ def require(path: Path, names: Sequence[str], wanted: Sequence[str], remedy: str
         raise DataError(
             f"{path} has no column {', '.join(missing)} in its header; it has: {', '.join(names)}: {remedy}"
         )
-
-
-@contextmanager
-def _opened(path: Path, remedy: str) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A file, unpacked where it is packed, and as it is."""
-    try:
-        with path.open("rb") as raw:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=raw) as unpacked:
-                    yield unpacked, raw  # type: ignore[misc]
-            else:
-                yield raw, raw
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing: {remedy}") from None
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path} can't be read, it is damaged or cut short ({error}): {remedy}") from None
-
-
-def _whole_lines(block: bytes, last: bool) -> bytes:
-    """The lines of a block that have come to their end, without empty ones after them: these may be the file's last."""
-    end = text = len(block) if last else block.rfind(b"\n") + 1
-    while text and block[text - 1] in b"\r\n":
-        text -= 1
-    return block[: block.find(b"\n", text, end) + 1 or end] if text else b""
-
-
-# --- Parquet ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A Parquet file as a source of chunks."""
-
-    path: Path  # of the file
-    kinds: Mapping[str, str]  # for each column that is kept, its kind in `KINDS`
-
-    @cached_property
-    def size(self) -> int:
-        """The number of rows."""
-        return int(pl.scan_parquet(self.path, glob=False).select(pl.len()).collect().item())
-
-    def facts(self) -> dict[str, Any]:
-        """The file's, and how its columns are read."""
-        return {**file_facts(self.path), "kinds": dict(self.kinds), "chunk": _ROWS}
-
-    def chunks(self) -> Iterator[Chunk]:
-        """The rows, without those whose values can't be used."""
-        table = pl.scan_parquet(self.path, glob=False).select(list(self.kinds))
-        try:
-            for first in range(0, self.size, _ROWS):
-                read = table.slice(first, _ROWS).collect(engine="streaming")
-                rows, end = np.arange(first, first + len(read), dtype=np.int64), first + len(read)
-                kept, bad = _checked(read, self.kinds, rows, self._place, "name the right column")
-                yield Chunk(kept, bad, end, end)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            cause = str(error).partition("\n")[0]
-            raise DataError(f"{self.path} can't be read ({cause}): look at the file, or write it anew") from None
-        if not self.size:
-            raise DataError(f"{self.path} has no rows: write it anew")
-
-    def _place(self, row: int) -> str:
-        return f"{self.path}, row {row} (counted from 0)"
-
-
-Source = Text | Stored
-"""A table that is read chunk by chunk, always in the same chunks; its facts say if it has changed."""

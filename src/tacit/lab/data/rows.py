@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,20 @@ class Rows:
         """The same on another device."""
         return self._each(lambda x: x.to(device))
 
+    @property
+    def shared(self) -> bool:
+        """Whether the label party sees the feature party's own columns, and not others."""
+        return bool(self.own) and all(map(operator.is_, self.own, self.features))
+
     def _each(self, change: Callable[[Tensor], Tensor]) -> Rows:
-        features, own = (tuple(map(change, each)) for each in (self.features, self.own))
+        features = tuple(map(change, self.features))
+        own = features if self.shared else tuple(map(change, self.own))  # what is shared is there once
         return Rows(features, own, change(self.labels), None if self.days is None else change(self.days))
 
 
 @dataclass(frozen=True)
 class Table:
-    """The inputs of a table: what `tacit.models.wide_deep` takes.
+    """The inputs of a table: what `tacit.split.models.wide_deep` takes.
 
     Features are always the pair (codes, numbers), either of which may have no column; so are the label party's own
     ones, where it has any.
@@ -61,7 +72,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The inputs of pictures, (rows, channels, size, size): what `tacit.models.conv` takes."""
+    """The inputs of pictures, (rows, channels, size, size): what `tacit.split.models.conv` takes."""
 
     channels: int
     size: int
@@ -77,6 +88,43 @@ class Data:
     inputs: Table | Pictures  # what a network must be built for
     skipped: int = 0  # rows of the source that could not be read and were left out
 
+    @classmethod
+    def from_frames(
+        cls,
+        name: str,
+        features: pl.DataFrame,
+        labels: pl.Series | Sequence[int],
+        *,
+        own: pl.DataFrame | None = None,
+        days: pl.Series | None = None,
+        test_share: float = 0.2,
+        seed: int = 0,
+    ) -> Data:
+        """Your own rows, which are in memory: polars reads what there is, from any kind of file.
+
+        Text and truth values are categories, numbers are numbers; cast what is meant otherwise. Both parties' rows are
+        in one order. They are encoded as those of `flights`: with what the training rows alone say, to codes, and to
+        numbers of mean 0 and variance 1.
+
+        Args:
+            name: of the data set.
+            features: the feature party's columns.
+            labels: 0 or 1 for each row.
+            own: the label party's own columns.
+            days: the day of each row, as dates or whole numbers; rows are then sorted by it.
+            test_share: the share of the rows for testing, drawn at random.
+            seed: of that draw.
+
+        >>> import polars as pl
+        >>> visits = pl.DataFrame({"site": ["a", "b"] * 50, "age": range(100)})
+        >>> data = Data.from_frames("visits", visits, [0, 1] * 50)
+        >>> len(data.train) + len(data.test), data.inputs
+        (100, Table(cardinalities=(3,), numeric=1, own_cardinalities=(), own_numeric=0))
+        """
+        from tacit.lab.data.joined import framed
+
+        return framed(features, labels, own, days, test_share).data(name, None, seed)
+
     @property
     def share(self) -> float:
         """The share of positives among the training rows."""
@@ -85,3 +133,13 @@ class Data:
     def to(self, device: torch.device | str) -> Data:
         """The same on another device."""
         return replace(self, train=self.train.to(device), test=self.test.to(device))
+
+    def shared(self) -> Data:
+        """The same with all of the feature party's columns at the label party too, for the wide part of the papers'
+        network (Li 2022, section 5, footnote 3).
+        """
+        if not isinstance(self.inputs, Table):
+            raise DataError(f"{self.name} holds pictures: only tables have columns that both parties can see")
+        codes, numbers = self.inputs.cardinalities, self.inputs.numeric
+        train, test = (replace(rows, own=rows.features) for rows in (self.train, self.test))
+        return replace(self, train=train, test=test, inputs=Table(codes, numbers, codes, numbers))

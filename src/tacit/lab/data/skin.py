@@ -20,7 +20,7 @@ import io
 import json
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -34,10 +34,11 @@ from torch import Tensor
 
 from tacit.disk import known_json, replaced, storing, write_json
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults, check_rows
+from tacit.lab.data.faults import Faults, limited
 from tacit.lab.data.joined import TEST_SHARE, Good
 from tacit.lab.data.reading import Text, header, require
 from tacit.lab.data.rows import Data, Pictures, Rows
+from tacit.progress import Count
 
 SIZE = 84
 """Pixels along each side, as in the papers."""
@@ -47,9 +48,6 @@ NEGATIVES = 9
 
 CHUNK = 256
 """Pictures that are decoded before they are written."""
-
-Progress = Callable[[int, int], None]
-"""Told how many pictures are done, of how many."""
 
 _THREADS = 2  # that decode
 _ENDS = (".jpg", ".jpeg", ".png")
@@ -86,20 +84,21 @@ def load(
     folder: str | Path,
     *,
     rows: int | None = None,
+    sample: float = 1.0,
     seed: int = 0,
     cache: str | Path | None = None,
     bad: str = "raise",
-    progress: Progress | None = None,
+    progress: Count | None = None,
 ) -> Data:
     """The pictures, decoded once into the cache and mapped from there; their name is that of the collection found.
 
     Args:
         folder: holds one of the two collections.
     """
-    check_rows(rows)
+    limited(0, rows, sample)  # a wrong number is told before anything is read
     faults, place = Faults(bad), Path(folder)
     kind, table, album = _found(place, faults)
-    chosen = _chosen(table, rows, seed)
+    chosen = _chosen(table, rows, sample, seed)
     for_test = _scramble(chosen[_GROUP], seed) < TEST_SHARE
     chosen = pl.concat([chosen.filter(~for_test), chosen.filter(for_test)])
     names, tests = chosen[_NAME].to_list(), set(chosen[_NAME].tail(int(for_test.sum())))
@@ -165,12 +164,16 @@ def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
     return kind, table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL), album
 
 
-def _chosen(table: pl.DataFrame, rows: int | None, seed: int) -> pl.DataFrame:
-    """All positives and some negatives for each, in an order drawn from the seed, or the first rows of that."""
+def _chosen(table: pl.DataFrame, rows: int | None, sample: float, seed: int) -> pl.DataFrame:
+    """All positives and some negatives for each, in an order drawn from the seed, or the first rows of that.
+
+    A sample is one of these: it leaves the share of positives about as it is.
+    """
     table = table[np.argsort(_scramble(table[_NAME], seed + 1), kind="stable")]
     positives = int(table[_LABEL].sum())
     negatives = (~table[_LABEL]).cum_sum()
-    return table.filter(table[_LABEL] | (negatives <= NEGATIVES * positives))[:rows]
+    kept = table.filter(table[_LABEL] | (negatives <= NEGATIVES * positives))
+    return kept[: limited(len(kept), rows, sample)]
 
 
 def _scramble(names: pl.Series, seed: int) -> NDArray[np.float64]:
@@ -202,7 +205,7 @@ class Album:
 
 
 def decoded(
-    album: Album, names: Sequence[str], folder: Path, faults: Faults, report: Progress
+    album: Album, names: Sequence[str], folder: Path, faults: Faults, report: Count
 ) -> tuple[list[str], Tensor]:
     """Those pictures that can be decoded, and their pixels, from the file that an earlier call made or anew.
 

@@ -1,9 +1,8 @@
-"""Tables of any size as training and test rows: read once in chunks, learnt from, encoded, and mapped into memory.
+"""Tables of any size as training and test rows: scanned, cast and written to a Parquet file as a stream, then encoded
+column by column into arrays that training maps into memory.
 
-The source becomes Parquet files first, one for each chunk. From these the rows are encoded as a company's are
-(`tacit.align.cache`), only coded as in the papers: training rows before test rows, each sorted by day. What an earlier
-call made is used again as long as the source and the options are the same; the Parquet files serve every choice of
-options, and may be deleted.
+Rows for training come first, each side sorted by day and otherwise in the order of the file. Everything is learnt from
+the training rows alone. What was made of a file is used again as long as the file and the options are the same.
 """
 
 from __future__ import annotations
@@ -11,35 +10,35 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from itertools import accumulate
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align.arrays import new_file
 from tacit.align.batches import scramble
-from tacit.align.cache import MANIFEST, Making, Prepared, busy, emptied, reused
-from tacit.align.encoder import Coding, Columns, Scaling
-from tacit.disk import known_json, make_folder, replaced, storing, write_json
+from tacit.align.cache import busy
+from tacit.disk import known_json, write_json
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults
-from tacit.lab.data.reading import DAY, ROW, Bad, Source
+from tacit.lab.data.faults import Faults, cured
+from tacit.lab.data.reading import DAY, ROW, WHY, Source, collected, refuse_all, unreadable
 from tacit.lab.data.rows import Data, Rows, Table
+from tacit.made_once import made_once
+from tacit.progress import Count
 
-Progress = Callable[[int, int], None]
-"""Called with the work done and to do, in bytes of text or rows of Parquet, each of which counts three times."""
+_FORMAT = 4  # of all files; another one is made anew
+_ABOUT = "about.json"
+_LOOKED_AT = 1000  # rows, of which one at least must be right
 
-_FORMAT = 3  # of all files; another one is made anew
-_ABOUT = "about.json"  # of the Parquet files, written last
-TRAIN, TEST = 1, 2
-"""What a row is for."""
+TEST = "tacit test"
+"""The column that says whether a row is for testing."""
+
+Scaling = Literal["standard", "range"]
+"""Numbers: mean 0 and variance 1, a missing one is the mean; or [0, 1] by the range, where a missing one is 0."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,6 @@ class Schema:
     own_categorical: tuple[str, ...] = ()  # the same of the label party
     own_numeric: tuple[str, ...] = ()  # its columns of numbers
     days: bool = False  # whether the source gives the day of each row
-
-    @property
-    def inputs(self) -> Columns:
-        """The columns of both parties, those of the feature party first."""
-        return Columns((*self.categorical, *self.own_categorical), (*self.numeric, *self.own_numeric))
-
-    @property
-    def names(self) -> list[str]:
-        """All columns, each once."""
-        return list(dict.fromkeys((self.label, *self.inputs.names, *((DAY,) if self.days else ()))))
 
 
 @dataclass(frozen=True)
@@ -87,11 +76,16 @@ class Options:
             if not right:
                 raise UsageError(f"{name}={getattr(self, name)!r}: give one that is {wanted}")
 
-    def side(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
-        """For each row number 1 for training, 2 for testing and 0 for neither."""
-        drawn = scramble(rows, self.seed)
-        side = np.where(drawn < self.sample * self.test_share, TEST, TRAIN)
-        return np.where(drawn < self.sample, side, 0).astype(np.int8)
+    def used(self, table: pl.LazyFrame) -> pl.LazyFrame:
+        """The rows that are used, and of each whether it is for testing."""
+        drawn = pl.col(ROW).map_batches(self._drawn, pl.Float64, is_elementwise=True)
+        rows = table if self.rows is None else table.filter(pl.col(ROW) < self.rows)
+        rows = rows.with_columns(drawn.alias(TEST)).filter(pl.col(TEST) < self.sample)
+        return rows.with_columns(pl.col(TEST) < self.sample * self.test_share)
+
+    def _drawn(self, rows: pl.Series) -> pl.Series:
+        """A number in [0, 1) for each row, by its number in the file and the seed alone."""
+        return pl.Series(scramble(rows.to_numpy(), self.seed))
 
 
 def cache_folder(path: Path, cache: str | Path | None) -> Path:
@@ -108,157 +102,172 @@ def load(
     *,
     cache: str | Path | None = None,
     bad: str = "raise",
-    progress: Progress | None = None,
+    progress: Count | None = None,
 ) -> Data:
     """Training and test rows of a source, from the cache or made there."""
     Faults(bad)  # a wrong word is told at once
-    folder, facts = cache_folder(source.path, cache), _facts(source, schema, options)
-    encoded = folder / f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
-    found = reused(encoded, facts)
-    if found is None:
-        tell = progress or (lambda done, total: None)
-        with busy(folder):
-            _clear(folder, facts["source"])
-            size, rows = source.size, options.rows
-            read = _parts(source, folder / "parts", rows, bad == "skip", lambda done: tell(done, 3 * size))
-            make_folder(encoded)
-            with emptied(encoded):
-                found = replace(
-                    _making(source, schema, options, read, encoded), facts=facts,
-                    progress=lambda done, of: tell(size + 2 * size * done // of, 3 * size),
-                ).make(encoded)  # fmt: skip
-    first = found.notes["first_bad"]
-    if first is not None and bad == "raise":
-        raise Bad(**first).error()
-    return _data(found, schema)
-
-
-def _facts(source: Source, schema: Schema, options: Options) -> dict[str, Any]:
-    """Everything that the encoded files depend on."""
     about = {key: value for key, value in asdict(schema).items() if key != "name"}
     facts = {"format": _FORMAT, "source": source.facts(), "schema": about, "options": asdict(options)}
-    plain: dict[str, Any] = json.loads(json.dumps(facts))
-    return plain
+    facts = json.loads(json.dumps(facts))
+    name = f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
+    folder = cache_folder(source.path, cache)
+    making = _Making(source, schema, options, bad, facts, progress or (lambda done, total: None))
+    with busy(folder):
+        _clear(folder, facts["source"])
+        encoded = made_once(folder, name, making.write)
+        try:
+            return _opened(encoded, source, schema, bad)
+        except (OSError, ValueError, KeyError):  # cut short, or not ours
+            shutil.rmtree(encoded)
+        return _opened(made_once(folder, name, making.write), source, schema, bad)
 
 
 def _clear(folder: Path, source: object) -> None:
-    """Delete what was encoded from a source that has changed since: it takes room, and nobody asks for it again."""
+    """Delete what was made of a file that has changed since: it takes room, and nobody asks for it again."""
     for old in folder.glob("encoded-*"):
-        if ((known_json(old / MANIFEST) or {}).get("facts") or {}).get("source") != source:
+        if ((known_json(old / _ABOUT) or {}).get("facts") or {}).get("source") != source:
             shutil.rmtree(old, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """The readable rows of a source, or of its beginning, as Parquet files."""
-
-    files: list[Path]  # in the order of the rows
-    bad: list[Bad]  # the rows that could not be read
-    rows: int  # how many of the source's rows they are of, bad ones included
-
-    def tables(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """These columns of the rows, and their numbers in `ROW`, a part at a time."""
-        for file in self.files:
-            try:
-                table = pl.read_parquet(file, columns=[ROW, *columns], glob=False)
-            except (OSError, pl.exceptions.PolarsError) as error:
-                cause = str(error).partition("\n")[0]
-                raise DataError(f"{file} can't be read ({cause}): delete {file.parent}, it is made anew") from None
-            if len(table) and int(table[ROW][-1]) >= self.rows:
-                table = table.filter(pl.col(ROW) < self.rows)
-            if len(table):
-                yield table
-
-
-def _parts(source: Source, folder: Path, rows: int | None, skip: bool, progress: Callable[[int], None]) -> _Parts:
-    """The parts of a source in a folder, made anew unless its rows are there; bad ones are skipped, or raised."""
-    facts = {"format": _FORMAT, **source.facts()}
-    about = known_json(folder / _ABOUT)
-    if not about or about["facts"] != facts or not (about["whole"] or (rows and rows <= about["rows"])):
-        with storing(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(mode=0o700, parents=True)
-        about = {"facts": facts, "parts": 0, "bad": [], "rows": 0, "whole": True}
-        for chunk in source.chunks():
-            write = partial(chunk.table.write_parquet, compression="zstd", compression_level=1, statistics=False)
-            replaced(folder / f"part-{about['parts']:05d}.parquet", write)
-            about["parts"], about["rows"] = about["parts"] + 1, chunk.rows
-            about["bad"] += [asdict(each) for each in chunk.bad]
-            progress(chunk.done)
-            _raise_first(about["bad"], rows, skip)
-            if rows is not None and chunk.rows >= rows:
-                about["whole"] = False
-                break
-        if {"format": _FORMAT, **source.facts()} != facts:
-            raise DataError(f"{source.path} was changed while it was read: wait until it is whole, and start again")
-        write_json(folder / _ABOUT, about)
-    _raise_first(about["bad"], rows, skip)
-    limit = about["rows"] if rows is None else min(rows, about["rows"])
-    bad = [Bad(**each) for each in about["bad"] if each["row"] < limit]
-    return _Parts([folder / f"part-{number:05d}.parquet" for number in range(about["parts"])], bad, limit)
-
-
-def _raise_first(bad: list[dict[str, Any]], rows: int | None, skip: bool) -> None:
-    if bad and not skip and (rows is None or bad[0]["row"] < rows):
-        raise Bad(**bad[0]).error()
-
-
-Side = tuple[int, int]
-"""What rows are for, and their day."""
-
-
-def _making(source: Source, schema: Schema, options: Options, read: _Parts, folder: Path) -> Making:
-    """What is to be encoded, with the place of each row: those for training first, each side in the order of its days.
-
-    Only which rows there are, and of which days, is read for that, and twice: once to count.
-    """
-    rows, counts = 0, dict[Side, int]()
-    for height, chosen in _sides(read, schema, options):
-        rows += height
-        for side, places in chosen.items():
-            counts[side] = counts.get(side, 0) + len(places)
-    count, train = sum(counts.values()), sum(each for (what, _), each in counts.items() if what == TRAIN)
-    if train in (0, count):
-        raise DataError(
-            f"{source.path} leaves no row for training or none for testing ({read.rows} rows were read, "
-            f"{len(read.bad)} of them were skipped): use more rows, a larger sample or another test_share"
-        )
-    following = dict(
-        zip(sorted(counts), accumulate((counts[side] for side in sorted(counts)), initial=1), strict=False)
-    )
-    all_places: NDArray[np.int64] = new_file(folder / "places.new", "int64", [rows])
-    first = 0
-    for height, chosen in _sides(read, schema, options):
-        for side, places in chosen.items():
-            all_places[first + places] = following[side] + np.arange(len(places))
-            following[side] += len(places)
-        first += height
-    return Making(
-        str(source.path), {}, lambda: read.tables(schema.names), all_places, count, train, schema.inputs, schema.label,
-        coding=Coding(by_frequency=True, min_count=options.min_count, scaling=options.scaling),
-        copied={"days": (DAY, min(day for _, day in counts))} if schema.days else {},
-        large=True,
-        notes={"train": train, "skipped": len(read.bad), "first_bad": asdict(read.bad[0]) if read.bad else None},
-    )  # fmt: skip
-
-
-def _sides(read: _Parts, schema: Schema, options: Options) -> Iterator[tuple[int, dict[Side, NDArray[np.intp]]]]:
-    """Of each part how many rows it has, and which of them belong to each side; rows that are not used to none."""
-    for table in read.tables([DAY] if schema.days else []):
-        what = options.side(table[ROW].to_numpy())
-        day = table[DAY].to_numpy() if schema.days else np.zeros(len(table), np.int32)
-        sides = ((side, on) for side in (TRAIN, TEST) for on in np.unique(day[what == side]).tolist())
-        yield len(table), {(side, on): np.flatnonzero((what == side) & (day == on)) for side, on in sides}
-
-
-def _data(found: Prepared, schema: Schema) -> Data:
+def _opened(encoded: Path, source: Source, schema: Schema, bad: str) -> Data:
     """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
-    codes, numbers, sizes = found.inputs.categorical, found.inputs.numeric, found.inputs.cardinalities
+    about = json.loads((encoded / _ABOUT).read_bytes())
+    if about["first_bad"] is not None and bad == "raise":
+        row, why = about["first_bad"]
+        raise DataError(cured(f"{source.place(row)}: {why}"))
+
+    def mapped(name: str) -> Tensor:  # a page is this process's own once it is written to: torch wants that it could be
+        return torch.from_numpy(np.load(encoded / f"{name}.npy", mmap_mode="c"))
+
+    codes, numbers, sizes = mapped("categorical"), mapped("numeric"), tuple(about["cardinalities"])
     wide, many = len(schema.categorical), len(schema.numeric)
-    features, mine = (codes[:, :wide], numbers[:, :many]), tuple[Tensor, ...]()
     inputs = Table(sizes[:wide], many, sizes[wide:], len(schema.own_numeric))
-    if schema.own_categorical or schema.own_numeric:
-        mine = (codes[:, wide:], numbers[:, many:])
-    assert found.labels is not None
-    rows, train = Rows(features, mine, found.labels, found.others.get("days")), found.notes["train"]
-    return Data(schema.name, rows[:train], rows[train:], inputs, found.notes["skipped"])
+    own = (codes[:, wide:], numbers[:, many:]) if schema.own_categorical or schema.own_numeric else ()
+    days = mapped("days") if schema.days else None
+    rows, train = Rows((codes[:, :wide], numbers[:, :many]), own, mapped("labels"), days), about["train"]
+    return Data(schema.name, rows[:train], rows[train:], inputs, about["skipped"])
+
+
+# --- making ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Making:
+    """All that it takes to make the arrays of a table."""
+
+    source: Source
+    schema: Schema
+    options: Options
+    bad: str
+    facts: dict[str, Any]
+    progress: Count
+
+    def write(self, folder: Path) -> None:
+        """Cast the rows into a Parquet file, and bring it column by column into arrays.
+
+        One column is in memory at a time, with its vocabulary.
+        """
+        schema, file = self.schema, folder / "rows.parquet"
+        categorical, numeric = (*schema.categorical, *schema.own_categorical), (*schema.numeric, *schema.own_numeric)
+        steps = 2 * (len(categorical) + len(numeric))
+        try:
+            skipped, first_bad = self._cast(file)
+            table = pl.scan_parquet(file, glob=False).filter(pl.col(WHY).is_null())
+            place, train = self._places(table, skipped)
+            learning, sizes = table.filter(~pl.col(TEST)), list[int]()
+
+            def new(name: str, dtype: str, *width: int) -> NDArray[Any]:
+                return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype, (len(place), *width))
+
+            codes, numbers = new("categorical", "int32", len(categorical)), new("numeric", "float32", len(numeric))
+            for at, name in enumerate(categorical):
+                self.progress(steps // 2 + at, steps)
+                known = collected(self.source, _vocabulary(learning, name, self.options.min_count))
+                codes[place, at] = self._column(_coded(table, name, known))
+                sizes.append(len(known) + 2)
+            for at, name in enumerate(numeric, start=len(categorical)):
+                self.progress(steps // 2 + at, steps)
+                low, spread = self._moments(learning, name)
+                numbers[place, at - len(categorical)] = self._column(table.select(self._scaled(name, low, spread)))
+            new("labels", "float32")[place] = self._column(table.select(schema.label))
+            if schema.days:
+                new("days", "int64")[place] = self._column(table.select(pl.col(DAY) - pl.col(DAY).min()))
+        finally:
+            file.unlink(missing_ok=True)
+        about = {"facts": self.facts, "cardinalities": sizes, "train": train}
+        write_json(folder / _ABOUT, about | {"skipped": skipped, "first_bad": first_bad})
+        self.progress(steps, steps)
+
+    def _cast(self, file: Path) -> tuple[int, tuple[int, str] | None]:
+        """Write the rows that are used into a Parquet file; how many of them are wrong, and the first one."""
+        before, table = self.source.facts(), self.source.table(self.options.used)
+        self._check(collected(self.source, table.head(_LOOKED_AT)))  # a wrong file is told before hours of reading
+        try:
+            table.sink_parquet(file, compression="zstd", compression_level=1)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise unreadable(self.source, error) from None
+        if self.source.facts() != before:
+            raise DataError(
+                f"{self.source.path} was changed while it was read: wait until it is whole, and start again"
+            )
+        reasons = collected(self.source, pl.scan_parquet(file, glob=False).select(ROW, WHY))
+        self._check(reasons)
+        wrong = reasons.filter(pl.col(WHY).is_not_null())
+        return len(wrong), wrong.row(0) if len(wrong) else None
+
+    def _check(self, table: pl.DataFrame) -> None:
+        """Refuse a table of which no row can be used, and one with a wrong row unless these are skipped."""
+        wrong = table.select(ROW, WHY).filter(pl.col(WHY).is_not_null())
+        refuse_all(self.source, len(table), wrong)
+        if len(wrong) and self.bad == "raise":
+            row, why = wrong.row(0)
+            raise DataError(cured(f"{self.source.place(row)}: {why}"))
+
+    def _places(self, table: pl.LazyFrame, skipped: int) -> tuple[NDArray[np.int64], int]:
+        """For each row its place among all, those for training first, and how many these are."""
+        sides = collected(self.source, table.select(TEST, *([DAY] if self.schema.days else [])))
+        tests = sides[TEST].to_numpy()
+        train = len(tests) - int(tests.sum())
+        if train in (0, len(tests)):
+            raise DataError(
+                f"{self.source.path} leaves no row for training or none for testing ({len(tests)} rows are used, "
+                f"{skipped} were skipped): use more rows, a larger sample or another test_share"
+            )
+        order = np.lexsort((sides[DAY].to_numpy(), tests)) if self.schema.days else np.argsort(tests, kind="stable")
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return place, train
+
+    def _column(self, table: pl.LazyFrame) -> NDArray[Any]:
+        """A table's one column, in memory."""
+        return collected(self.source, table).to_series().to_numpy()
+
+    def _moments(self, learning: pl.LazyFrame, name: str) -> tuple[float, float]:
+        """What is subtracted from a column's numbers, and what divides them then."""
+        x = pl.col(name).cast(pl.Float64)
+        if self.options.scaling == "range":
+            x = x.fill_null(0.0)
+            low, high = collected(self.source, learning.select(low=x.min(), high=x.max())).row(0)
+            return low, (high - low) or np.inf
+        mean, deviation = collected(self.source, learning.select(mean=x.mean(), deviation=x.std(ddof=0))).row(0)
+        return mean or 0.0, deviation or 1.0
+
+    def _scaled(self, name: str, low: float, spread: float) -> pl.Expr:
+        """A column's numbers as networks take them."""
+        x = pl.col(name).cast(pl.Float64)
+        if self.options.scaling == "range":
+            return ((x.fill_null(0.0) - low) / spread).clip(0.0, 1.0)
+        return ((x - low) / spread).fill_null(0.0)
+
+
+def _vocabulary(learning: pl.LazyFrame, name: str, min_count: int) -> pl.LazyFrame:
+    """The categories of a column and their codes, from 2 on by falling frequency, equally frequent ones by value."""
+    counted = learning.group_by(name).len().filter(pl.col(name).is_not_null() & (pl.col("len") >= min_count))
+    ordered = counted.sort("len", name, descending=[True, False])
+    return ordered.select(name, (pl.int_range(pl.len(), dtype=pl.Int32) + 2).alias("code"))
+
+
+def _coded(table: pl.LazyFrame, name: str, known: pl.DataFrame) -> pl.LazyFrame:
+    """A column's codes: 1 for a missing category, 0 for one that is not known."""
+    joined = table.select(name).join(known.lazy(), on=name, how="left", maintain_order="left")
+    return joined.select(pl.when(pl.col(name).is_null()).then(1).otherwise(pl.col("code").fill_null(0)))

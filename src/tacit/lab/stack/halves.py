@@ -1,4 +1,4 @@
-"""Bottoms and tops of many replicas as one batched network: the same layers as `tacit.models`, one product for all.
+"""Bottoms and tops of many replicas as one batched network: layers of `tacit.split.models`, one product for all.
 
 A stacked tensor has the replicas in front: (replicas, batch, width). Pictures travel as (batch, replicas * channels,
 height, width), because a grouped convolution is the batched form of many convolutions.
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import UsageError
-from tacit.models.conv import ConvBottom, ConvTop
-from tacit.models.layers import Columns, Layered
-from tacit.models.wide_deep import WideDeepBottom, WideDeepTop
-from tacit.protect.gradient import fused
+from tacit.split.models.conv import ConvBottom, ConvTop
+from tacit.split.models.layers import Columns, Layered
+from tacit.split.models.wide_deep import WideDeepBottom, WideDeepTop
+from tacit.split.protect.gradient import fused
 
 
 class _Half:
@@ -79,15 +79,14 @@ class _Half:
         made = _trained if torch.is_grad_enabled() and x.shape[1] > 1 else _relu_linear
         return made(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
 
-    def block(self, name: str, x: Tensor) -> Tensor:
-        """One block of convolution, ReLU and pool.  (batch, replicas * channels, height, width)
+    def relu_conv(self, name: str, x: Tensor) -> Tensor:
+        """The convolution of a block and its ReLU.  (batch, replicas * channels, height, width)
 
         The first block of a batch that all replicas share is one plain convolution with the filters of all of them.
         """
         weight, bias = self.weights[f"{name}.conv.weight"], self.weights[f"{name}.conv.bias"]
         groups = x.shape[1] // weight.shape[2]
-        x = functional.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=1, groups=groups)
-        return functional.max_pool2d(functional.relu(x), 2)
+        return functional.relu(functional.conv2d(x, weight.flatten(0, 1), bias.flatten(), padding=1, groups=groups))
 
 
 class StackedBottom(_Half):
@@ -111,12 +110,21 @@ class StackedBottom(_Half):
         return x.float() / 255 if x.dtype == torch.uint8 else x
 
     def run(self, x: Tensor, first: int = 0) -> list[Tensor]:
-        """The output of each layer from `first` on, the cut's last."""
+        """What comes out of the ReLU of each layer from `first` on, and last the cut.
+
+        Of a table the cut is the output of the last ReLU, of pictures that of the pool behind it: the gradients that
+        the papers look at are those of ReLU outputs (Li 2022, appendix A.7.3).
+
+        Args:
+            x: the input of the first layer, or what came out of the ReLU of the layer before `first`.
+        """
         outputs = []
+        if first and self.pictures:
+            x = _pooled(x)
         for name in self.names[first:]:
-            x = self.block(name, x) if self.pictures else self.relu_linear(f"{name}.linear", x)
-            outputs.append(x)
-        return outputs
+            outputs.append(self.relu_conv(name, x) if self.pictures else self.relu_linear(f"{name}.linear", x))
+            x = _pooled(outputs[-1]) if self.pictures else outputs[-1]
+        return [*outputs, x]
 
     def by_replica(self, x: Tensor) -> Tensor:
         """A layer's output or its gradient with the replicas in front.  (replicas, batch, *layer)"""
@@ -166,9 +174,13 @@ class StackedTop(_Half):
     def _of_pictures(self, z: Tensor) -> Tensor:
         x = z.transpose(0, 1).flatten(1, 2)  # (batch, replicas * channels, height, width)
         for name in self.names:
-            x = self.block(name, x)
+            x = _pooled(self.relu_conv(name, x))
         flat = x.unflatten(1, (self.replicas, -1)).transpose(0, 1).flatten(2)  # (replicas, batch, inputs)
         return self.linear("logit", self.relu_linear("hidden.linear", flat)).squeeze(-1)
+
+
+def _pooled(x: Tensor) -> Tensor:
+    return functional.max_pool2d(x, 2)
 
 
 def _relu_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -189,7 +201,7 @@ def _turned(weights: Tensor) -> Tensor:
 class RowTable:
     """The embedding tables of all replicas, one row of all of them side by side, with Adam's averages.
 
-    `tacit.models.RowwiseAdam` for a stack: rows that no example of the batch has stay as they are. Gradients of
+    `tacit.split.models.RowwiseAdam` for a stack: rows that no example of the batch has stay as they are. Gradients of
     examples that share a row are added up in a buffer as large as the table, so that nothing has to be sorted and no
     shape depends on the data: a CUDA graph can hold it. On CUDA the work is done by the kernels of `table_kernels`,
     which read and write a row of all replicas at once.

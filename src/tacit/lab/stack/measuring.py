@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from tacit.audit.attacks import attack, chosen
+from tacit.audit.metrics.detection_error import detection_error
 from tacit.audit.metrics.leak_auc import auc
 from tacit.contracts import Attack, Known, View
 from tacit.errors import UsageError
-from tacit.protect.gradient import fused
+from tacit.lab.sweeping.settings import spelled_options
+from tacit.split.protect.gradient import fused
 
 EVERY_BATCH = chosen(lambda known: known.sweep == "every batch")
 """What is tried on every batch if nothing else is said: what takes no more than a few passes over it."""
@@ -31,6 +33,17 @@ _AT_ONCE = 1 << 26  # numbers of a layer's gradients that are looked at together
 _PAIRS = 1 << 26  # of rows up to which, on CUDA, comparing them all in one kernel beats sorting
 
 
+def named(text: str) -> Attack:
+    """An attack by its name, with its options behind it where they are not the usual ones.
+
+    >>> named("hint(k=3, similarity=cosine)").name
+    'hint(k=3, similarity=cosine)'
+    """
+    name, bracket, options = text.partition("(")
+    built: Attack = attack(name, **(spelled_options(text, options.rstrip(") ")) if bracket else {}))
+    return built
+
+
 class _Received(View):
     """A view of gradients that are stacked already: there are no messages to put together again, batch by batch."""
 
@@ -43,26 +56,35 @@ class _Received(View):
 class Measure:
     """Runs attacks out of `CHEAP` on what each replica received, where attackers know the labels of `granted` rows.
 
-    `often` says that compiling it for CUDA pays; other threads can't run what is compiled.
+    Of the attacks in `errors` the detection error is measured as well. `often` says that compiling it for CUDA pays;
+    other threads can't run what is compiled.
     """
 
-    def __init__(self, attacks: Sequence[str], labels: Tensor, granted: Tensor, *, often: bool = False) -> None:
-        unknown = [name for name in attacks if name not in CHEAP]
+    def __init__(
+        self, attacks: Sequence[str], labels: Tensor, granted: Tensor, *, errors: Sequence[str] = (),
+        often: bool = False,
+    ) -> None:  # fmt: skip
+        unknown = [name for name in attacks if name.partition("(")[0] not in CHEAP]
         if unknown:
             raise UsageError(
                 f"{', '.join(unknown)} can't be tried on every batch: name some of {', '.join(CHEAP)}; the others run "
                 "on what is recorded"
             )
-        self.names = tuple(attacks)
+        missing = [name for name in errors if name not in attacks]
+        if missing:
+            raise UsageError(f"the detection error of {', '.join(missing)} needs the attack itself: name it there too")
+        self.names, self.errors = tuple(attacks), tuple(errors)
         self.labels = labels
-        self._attacks = [attack(name) for name in attacks]
+        self._attacks = [named(name) for name in attacks]
         known = torch.where(granted, labels.long(), -1)
         self._known = Known(labels=known, share=float(labels.double().mean()))
         self._noise = torch.Generator()  # none of these attacks draws; the contract wants a source
         self._guesses, self._often = fused(_guesses) if often else _guesses, often
 
     def __call__(self, rows: Tensor, gradients: Mapping[str, Tensor], positives: Mapping[str, Tensor]) -> Tensor:
-        """AUC of every attack at every layer, unfolded; NaN where a batch lacks a class.  (layers * attacks, replicas)
+        """For every layer the AUC of every attack, unfolded, then detection errors; NaN where a batch lacks a class.
+
+        (layers * (attacks + errors), replicas)
 
         `rows` are the ids of the batch (replicas, batch); by layer come the gradients that were received (replicas,
         batch, *layer) and the clean gradient of one positive row (replicas, width).
@@ -75,7 +97,13 @@ class Measure:
         judged = torch.stack(scores)
         truth = self.labels[rows].expand_as(judged)
         by_pairs = self._often and rows.is_cuda and judged.numel() * rows.shape[-1] <= _PAIRS
-        return (pairwise_auc if by_pairs else auc)(judged, truth, torch.stack(counted))
+        counts = torch.stack(counted)
+        areas = (pairwise_auc if by_pairs else auc)(judged, truth, counts)
+        if not self.errors:
+            return areas
+        wanted = [self.names.index(name) for name in self.errors]
+        each = (x.unflatten(0, (len(gradients), -1))[:, wanted] for x in (judged, truth, counts))
+        return torch.cat([areas.unflatten(0, (len(gradients), -1)), detection_error(*each)], dim=1).flatten(0, 1)
 
     def _scores(self, rows: Tensor, gradient: Tensor, positive: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Every attack's scores at one layer, for as many replicas at a time as fit."""

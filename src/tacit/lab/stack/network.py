@@ -9,7 +9,7 @@ from torch import nn
 
 from tacit.errors import UsageError
 from tacit.lab.data.rows import Pictures, Table
-from tacit.models import conv, wide_deep
+from tacit.split.models import conv, wide_deep
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.contracts import NoiseSource
 from tacit.errors import UsageError
-from tacit.protect.gradient import fused
+from tacit.split.protect.gradient import fused
 
 _MASK = 0xFFFFFFFF
 _ROUNDS = 10

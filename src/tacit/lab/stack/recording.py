@@ -12,7 +12,7 @@ from torch import Tensor
 from tacit.align.batches import shuffled
 from tacit.contracts import View
 from tacit.errors import UsageError
-from tacit.wire.record import Transcript
+from tacit.split.record import Transcript
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """The stacked step: many replicas of a split training, one batched model, leaks measured while it trains.
 
-A replica trains as `tacit.simulate` would train it alone, with `tacit.models.adam`, its network's first weights and its
-setting's seed: the same batches, the same noise (on a CPU), the same formulas. What differs is the order in which
-rounded numbers are added up in a batched product, so results agree to rounding and not to the bit.
-"""
+A replica trains as `tacit.simulate` would train it alone, with `tacit.split.models.adam`, its network's first weights
+and its setting's seed: the same batches, the same noise (on a CPU), the same formulas. What differs is the order in
+which rounded numbers are added up in a batched product, so results agree to rounding and not to the bit."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,8 +28,8 @@ from tacit.lab.stack.network import Network
 from tacit.lab.stack.noise import CounterNoise, stacked_noise
 from tacit.lab.stack.recording import Recording, Replica
 from tacit.lab.sweeping.settings import Setting
-from tacit.protect.gradient import Lanes, fused, stacked
-from tacit.protect.labels.randomized_response import randomized_response
+from tacit.split.protect.gradient import Lanes, fused, stacked
+from tacit.split.protect.labels.randomized_response import randomized_response
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 FIGURES = ("loss", "size", "power", "untouched_rows", "stateless", "valid")
@@ -49,6 +49,7 @@ class Steps:
     valid: Tensor  # 0 from the update on at which a replica ran away; all its other figures are NaN then
     # for each attack and layer its unfolded AUC; NaN where a batch lacks a class, or a sampled attack did not see it
     auc: Mapping[tuple[str, str], Tensor]
+    error: Mapping[tuple[str, str], Tensor]  # likewise detection errors, of those attacks of which they were asked for
 
 
 class Stack:
@@ -58,9 +59,10 @@ class Stack:
     so that all others train as if nothing had happened; what its weights are from then on means nothing.
 
     On CUDA a step is captured once as a graph and replayed, and with `tf32` the network's products are rounded to
-    TensorFloat32; protections and attacks are not. `attacks` are tried on every batch, `sampled` ones on the middle
-    batch of each `advance`, at `layers` ("cut", and layers of the bottom by name). What the attacks need that run later
-    is kept: the `last` batches of each `advance`, and of `follow` examples so many `visits`.
+    TensorFloat32; protections and attacks are not. `attacks` are tried on every batch, those in `errors` judged by the
+    detection error, too, `sampled` ones on the middle batch of each `advance`, at `layers` ("cut", and layers of the
+    bottom by name). What the attacks need that run later is kept: the `last` batches of each `advance`, and of `follow`
+    examples so many `visits`.
     """
 
     def __init__(  # one stack is made of all that sets it apart from a single network, by name
@@ -71,9 +73,11 @@ class Stack:
         *,
         batch_size: int,
         learning_rate: float = 1e-3,
+        bottom_rate: float | None = None,
         device: torch.device | str = "cpu",
         tf32: bool = False,
         attacks: Sequence[str] = EVERY_BATCH,
+        errors: Sequence[str] = (),
         sampled: Sequence[str] = SAMPLED,
         layers: Sequence[str] = ("cut", "layer1"),
         last: int = 0,
@@ -85,7 +89,8 @@ class Stack:
         self.device = torch.device(device)
         self._products = partial(_rounded_products, tf32 and self.device.type == "cuda")
         self.network, self.settings = network, tuple(settings)
-        self.batch_size, self.learning_rate = batch_size, learning_rate
+        self.batch_size = batch_size
+        self._rates = {"bottom": learning_rate if bottom_rate is None else bottom_rate, "top": learning_rate}
         self.rows = rows.to(self.device)
         self.seeds = tuple(dict.fromkeys(setting.seed for setting in settings))
         seed_of = [self.seeds.index(one.seed) for one in settings]
@@ -104,7 +109,7 @@ class Stack:
         self.noises = [stacked_noise([settings[i].seed for i in group], self.done) for group in self.protect.groups]
         self._targets = _flipped(settings, self.rows.labels)
         chosen = torch.rand(len(rows), generator=torch.Generator().manual_seed(_GRANTED)) < 0.5
-        self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device), often=True)
+        self.measure = Measure(self.attacks, self.rows.labels, chosen.to(self.device), errors=errors, often=True)
         rare = [name for name in sampled if name not in attacks]
         self.sample = Measure(rare, self.rows.labels, chosen.to(self.device))
         self._attacking, self._tables, self._aside = (Lanes(1, self.device) for _ in range(3))
@@ -113,8 +118,11 @@ class Stack:
         self._received: tuple[Tensor, dict[str, Tensor], dict[str, Tensor]] | None = None
         on_cuda = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(
-            [*self.bottom.weights.values(), *self.top.weights.values()], lr=learning_rate, betas=BETAS, eps=EPS,
-            capturable=on_cuda, fused=on_cuda,
+            [
+                {"params": list(half.weights.values()), "lr": rate}
+                for half, rate in zip((self.bottom, self.top), self._rates.values(), strict=True)
+            ],
+            betas=BETAS, eps=EPS, capturable=on_cuda, fused=on_cuda,
         )  # fmt: skip
         self.recording = Recording(seed_of, len(rows), last=last, follow=follow, visits=visits)
         self._replayed = Replayed(self.protect, self._step, self._shown, self._show) if on_cuda else None
@@ -129,7 +137,7 @@ class Stack:
         """Train on the batches of a plan, as `plan` makes it or in any other order.  (seeds, steps, batch)"""
         if plan.ndim != 3 or len(plan) != len(self.seeds):
             raise UsageError(f"a plan is (seeds, steps, batch) with {len(self.seeds)} seeds, not {tuple(plan.shape)}")
-        steps, kinds = plan.shape[1], len(FIGURES) + len(self.layers) * len(self.attacks)
+        steps, kinds = plan.shape[1], len(FIGURES) + len(self.layers) * (len(self.attacks) + len(self.measure.errors))
         slots = self.recording.slots(plan).to(self.device)
         plan = plan.to(self.device)
         figures = torch.empty(steps, kinds, len(self.settings), dtype=torch.float64, device=self.device)
@@ -155,7 +163,8 @@ class Stack:
         for noise in self.noises:
             if isinstance(noise, CounterNoise):
                 noise.rewind()
-        features, own = ([x[rows] for x in each] for each in (self.rows.features, self.rows.own))
+        features = [x[rows] for x in self.rows.features]
+        own = features if self.rows.shared else [x[rows] for x in self.rows.own]
         ids = self._all(rows)  # (replicas, batch)
         labels = self.rows.labels[ids]
         x, wide = self.bottom.start(features), self.top.start(own)
@@ -175,7 +184,7 @@ class Stack:
         sent = self._checked(sent)
         received = dict.fromkeys(self.layers, sent)
         with self._attacking.beside(0):
-            at_cut = [name for name in self.layers if name in ("cut", self.bottom.names[-1])]
+            at_cut = [name for name in self.layers if self._at_cut(name)]
             found = {name: self.measure(ids, {name: sent}, positives) for name in at_cut}
         inner = {name: outputs[self.bottom.names.index(name)] for name in self.layers if name not in at_cut}
         for_bottom = [*self.bottom.weights.values(), *_leaf(x)]
@@ -219,14 +228,13 @@ class Stack:
         self, features: Sequence[Tensor], of_bottom: Sequence[Tensor], own: Sequence[Tensor], of_top: Sequence[Tensor]
     ) -> None:
         self.done += 1
-        for half, inputs, gradients in ((self.bottom, features, of_bottom), (self.top, own, of_top)):
+        halves = ((self.bottom, features, of_bottom), (self.top, own, of_top))
+        for (half, inputs, gradients), rate in zip(halves, self._rates.values(), strict=True):
             for weight, gradient in zip(half.weights.values(), gradients, strict=False):
                 weight.grad = gradient
             rest = gradients[len(half.weights) :]
             with self._tables.beside(0):
-                half.update_table(
-                    inputs, rest[0] if rest else None, self.done, rate=self.learning_rate, betas=BETAS, eps=EPS
-                )
+                half.update_table(inputs, rest[0] if rest else None, self.done, rate=rate, betas=BETAS, eps=EPS)
         self.optimizer.step()
 
     def _positives(self, outputs: Sequence[Tensor], clean: Tensor, labels: Tensor) -> dict[str, Tensor]:
@@ -238,7 +246,7 @@ class Stack:
         which = labels.argmax(-1)
         given = clean[torch.arange(len(clean), device=clean.device), which][:, None]  # (replicas, 1, *cut)
         found = {"cut": given, **dict.fromkeys(self.layers, given)}
-        names = [name for name in self.layers if name != "cut" and name != self.bottom.names[-1]]
+        names = [name for name in self.layers if not self._at_cut(name)]
         if names:
             row = self.bottom.one_row(outputs[0].detach(), which).requires_grad_()
             rest = [row, *self.bottom.run(row, first=1)]
@@ -246,6 +254,10 @@ class Stack:
             back = torch.autograd.grad(rest[-1], wanted, grad_outputs=self.bottom.joined(given))
             found |= {name: self.bottom.by_replica(g) for name, g in zip(names, back, strict=True)}
         return {name: self._checked(found[name].flatten(1)) for name in self.layers}
+
+    def _at_cut(self, layer: str) -> bool:
+        """Whether a layer is the cut itself, as the last one of a table is; of pictures a pool lies between."""
+        return layer == "cut" or (layer == self.bottom.names[-1] and not self.bottom.pictures)
 
     def _contained(self, x: Tensor) -> Tensor:
         """The same with zeros for every replica that has run away, now or before; nothing waits for a device."""
@@ -294,17 +306,25 @@ class Stack:
     def _read(self, figures: Tensor, sampled: _Sampled) -> Steps:
         """Columns by name.  (steps, kinds, replicas) and, of the middle step, (replicas,)"""
         named = dict(zip(FIGURES, figures.unbind(1), strict=False))
-        places = [(attack, layer) for layer in self.layers for attack in self.attacks]
-        auc = {place: figures[:, len(FIGURES) + i] for i, place in enumerate(places)}
+        kinds = [("auc", name) for name in self.attacks] + [("error", name) for name in self.measure.errors]
+        found: dict[str, dict[tuple[str, str], Tensor]] = {"auc": {}, "error": {}}
+        for values, (layer, (kind, name)) in zip(
+            figures[:, len(FIGURES) :].unbind(1), itertools.product(self.layers, kinds), strict=True
+        ):
+            found[kind][name, layer] = values
+        auc = found["auc"]
         for place, values in sampled.items():
             auc[place] = torch.full_like(figures[:, 0], torch.nan)
             auc[place][len(figures) // 2] = values
         power = named["power"] / named["size"].clamp(min=1e-300)
         away = named["valid"] == 0
         of_others = {name: values.masked_fill(away, torch.nan) for name, values in (named | {"power": power}).items()}
+        areas, errors = (
+            {place: values.masked_fill(away, torch.nan) for place, values in each.items()} for each in found.values()
+        )
         return Steps(
             of_others["loss"], of_others["power"], of_others["untouched_rows"], of_others["stateless"], named["valid"],
-            {place: values.masked_fill(away, torch.nan) for place, values in auc.items()},
+            areas, errors,
         )  # fmt: skip
 
 

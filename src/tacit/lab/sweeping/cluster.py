@@ -15,10 +15,10 @@ import torch
 
 from tacit.errors import LinkError, TacitError, UsageError
 from tacit.lab.data.rows import Data, Rows
-from tacit.lab.sweeping.memory import SHARE, budget
 from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.settings import Setting
-from tacit.lab.sweeping.wave import Progress, Row, Wave
+from tacit.lab.sweeping.wave import Row, Wave
+from tacit.progress import Progress
 
 
 @contextmanager
@@ -50,13 +50,6 @@ class Cluster:
             raise UsageError("the cluster has no GPU: take device auto or cpu")
         self.on_gpus = wanted != "cpu" and self._gpus > 0
         return "cuda" if self.on_gpus else "cpu"
-
-    def budget(self) -> int:
-        """How many bytes a wave may take on the smallest worker."""
-        if self.on_gpus:
-            return int(self._ray.get(self._remote(budget).remote("cuda")))
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-        return int(min(SHARE * node.get("memory", 2**30) / node["CPU"] for node in nodes))
 
     def run(
         self, recipe: Recipe, data: Data, waves: Sequence[Mapping[int, Setting]], told: Progress

@@ -22,7 +22,7 @@ from tacit.errors import TensorError
 from tacit.lab.stack.measuring import EVERY_BATCH, SAMPLED
 from tacit.lab.stack.recording import Replica
 from tacit.lab.sweeping.results import leak_column
-from tacit.wire.record import Transcript
+from tacit.split.record import Transcript
 
 RECORDED = chosen(lambda known: known.sweep == "last batches")
 """What is tried at the cut on the last batches, on gradients, which the protection answers for, and not on embeddings,
@@ -36,10 +36,11 @@ _AT_ONCE = 1 << 20  # logits that are judged together
 
 @dataclass(frozen=True)
 class Leak:
-    """A leak AUC and, where single batches were judged, the papers' quantile of them."""
+    """A leak AUC and, where single batches were judged, the papers' quantile of them and their mean as it is."""
 
     leak: Estimate
     q95: float | None = None
+    mean: float | None = None  # of single batches, not folded
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _leak(batches: int, mean: float, deviation: float, q95: float, fewest: float
         half = _Z95 * (mean * (1 - mean) / rows + 1 / rows**2) ** 0.5
     else:
         half = max(student(batches - 1) * deviation / batches**0.5, _Z95 / rows)
-    return Leak(_around(mean, half), q95)
+    return Leak(_around(mean, half), q95, mean)
 
 
 def _around(mean: float, half: float) -> Estimate:

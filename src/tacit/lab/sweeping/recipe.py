@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
+from tacit.arguments import device_named
 from tacit.errors import DataError, UsageError
 from tacit.lab.data.rows import Data, Pictures
 from tacit.lab.stack.measuring import EVERY_BATCH
 from tacit.lab.stack.network import Network, network_for
 from tacit.lab.sweeping.settings import Setting
-from tacit.models.layers import device_named
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,17 @@ class Paper:
     batch_size: int  # rows of a batch
     learning_rate: float  # of Adam
     epochs: int  # how often every row is visited
+    sample: float | None = None  # the share of the rows that they draw at random; None for all
     # the strong end of a protection's usual knob where it is another than everywhere else
     strongest: Mapping[str, float] = field(default_factory=dict)
 
 
 PAPERS: Mapping[str, Paper] = {
-    "criteo": Paper(1024, 1e-4, 5),
+    "criteo": Paper(1024, 1e-4, 5, sample=0.1),
     "avazu": Paper(32768, 1e-4, 5),
-    "isic": Paper(128, 1e-5, 1000, {"marvell": 90.0}),
+    "isic": Paper(128, 1e-5, 1000, strongest={"marvell": 90.0}),
 }
-"""The papers' choices ("Label leakage and protection", appendix A.6) by the data set's name."""
+"""The papers' choices (Li 2022, appendix A.6) by the data set's name."""
 
 _BATCH, _RATE = 1024, 1e-3  # where the papers have no say
 _BATCHES = 16  # of an epoch at least; with fewer rows batches are smaller
@@ -56,16 +57,19 @@ class Plan:
     epochs: int = 5  # how often every row is visited
     batch_size: int | None = None  # the papers' for their data sets, else 1024, less where there are few rows
     learning_rate: float | None = None  # of Adam; the papers' for their data sets, else 0.001
+    bottom_rate: float | None = None  # of the bottom, where that is another: a slow one follows less of the noise
     # what a replica is, or sizes that differ from the papers' (`{"cut": 4, "layers": 4}`)
     network: Network | Mapping[str, int] | None = None
     attacks: Sequence[str] = EVERY_BATCH  # what is tried on every batch
-    layers: Sequence[str] = ("cut", "layer1")  # where
+    errors: Sequence[str] = ()  # of which of these the detection error is measured, too
+    layers: Sequence[str] = ("cut", "layer1")  # where; a layer is what its ReLU lets through
     points: int = 50  # into about how many stretches a training is parted
     thorough: bool = True  # whether the attacks that need recorded batches, and those on all visits, run at the end
+    batches: bool = False  # whether each batch has a row of its own in the results, with its unfolded AUCs
     device: str = "auto"  # "cpu", "cuda", or "auto": CUDA where there is one
     # the address of a Ray cluster that shares the work ("auto" finds the one that runs here)
     cluster: str | None = None
-    memory: int | None = None  # bytes that a wave may take; 60% of what is free if not given
+    together: int | None = None  # replicas that train as one; 8 on a CPU, 128 on CUDA if not given
 
 
 @dataclass(frozen=True)
@@ -79,12 +83,15 @@ class Recipe:
     network: Network  # what a replica is
     batch_size: int  # rows of a batch
     learning_rate: float  # of Adam
+    bottom_rate: float | None  # of the bottom, where that is another
     epochs: int  # how often every row is visited
     attacks: tuple[str, ...]  # what is measured on every batch
     layers: tuple[str, ...]  # where that is measured
     points: int  # into how many stretches a training is parted, about
     thorough: bool  # whether attacks run on recorded batches and on all visits as well, at the end
     device: str  # where it trains
+    errors: tuple[str, ...] = ()  # of which of the attacks the detection error is measured, too
+    batches: bool = False  # whether each batch has a row of its own
 
     @property
     def last(self) -> int:
@@ -136,7 +143,7 @@ def recipe_for(data: Data, plan: Plan) -> Recipe:
     for name, value in (("epochs", plan.epochs), ("points", plan.points)):
         if value < 1:
             raise UsageError(f"{name} = {value}: a sweep needs one or more")
-    rate = checked_rate(plan.learning_rate)
+    rate, bottom = checked_rate(plan.learning_rate), checked_rate(plan.bottom_rate, "bottom_rate")
     _check_classes(data)
     paper = paper_of(data.name)
     size = plan.batch_size
@@ -153,16 +160,17 @@ def recipe_for(data: Data, plan: Plan) -> Recipe:
     return Recipe(
         data=data.name, digest=digest_of(data), training_rows=len(data.train), test_rows=len(data.test),
         network=network, batch_size=size, learning_rate=rate or (paper.learning_rate if paper else _RATE),
-        epochs=plan.epochs, attacks=tuple(plan.attacks), layers=tuple(plan.layers), points=plan.points,
-        thorough=plan.thorough, device=plan.device if plan.cluster else device_named(plan.device),
+        bottom_rate=bottom, epochs=plan.epochs, attacks=tuple(plan.attacks), layers=tuple(plan.layers),
+        points=plan.points, thorough=plan.thorough, errors=tuple(plan.errors), batches=plan.batches,
+        device=plan.device if plan.cluster else device_named(plan.device),
     )  # fmt: skip
 
 
-def checked_rate(learning_rate: float | None) -> float | None:
+def checked_rate(rate: float | None, name: str = "learning_rate") -> float | None:
     """A learning rate that Adam can take, or none."""
-    if learning_rate is not None and not 0 < learning_rate < float("inf"):
-        raise UsageError(f"learning_rate = {learning_rate}: Adam needs one above 0, such as 0.001")
-    return learning_rate
+    if rate is not None and not 0 < rate < float("inf"):
+        raise UsageError(f"{name} = {rate}: Adam needs one above 0, such as 0.001")
+    return rate
 
 
 def _check_classes(data: Data) -> None:

@@ -1,11 +1,13 @@
 """One Parquet file for each sweep: its columns, how it is written, and how figures read it.
 
-Every row is one replica over one part of its training: a *stretch* of updates, or the *whole* of them.
+Every row is one replica over one part of its training: a *stretch* of updates, or the *whole* of them. Where it was
+asked for (`batches=True`), each *batch* has a row of its own: its loss and the AUC of each attack, which is not folded
+there and may lie below 0.5.
 
 | column | what it is |
 |---|---|
 | replica, protection, knob, strength, options, seed | which setting; options as JSON |
-| part | "stretch" or "whole" |
+| part | "stretch", "whole" or "batch" |
 | step, epoch | updates done at the end of the part, and the same in epochs |
 | day | the day that the part trained on, in a training by day; else null |
 | train_loss | the mean over the part's batches |
@@ -16,6 +18,8 @@ Every row is one replica over one part of its training: a *stretch* of updates, 
 | ATTACK@LAYER | leak AUC of one attack at one layer, folded once, of the mean over the part's batches |
 | ATTACK@LAYER low, high | its 95% interval |
 | ATTACK@LAYER q95 | the papers' figure: the 95% quantile of every batch's folded AUC |
+| ATTACK@LAYER mean | the mean over batches as it is: below 0.5 where the attack is wrong more often than right |
+| ATTACK@LAYER error | the detection error of the attack's best threshold, mean over batches; where it was asked for |
 | worst, worst low, worst high | in rows of the whole: of all leaks the one whose interval reaches highest |
 | worst attack | its column; null, as the three before it, where the training ran away |
 | worst part | where: "whole", or a part of the training as "updates 1 to 120" |
@@ -32,37 +36,29 @@ What the sweep was (data, network, batch size, versions, device) is JSON in the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
+from tacit.report.sweep import FIGURES, IDENTITY, UTILITY, WORST, leaks_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tacit.lab.choosing import Choice, Point
 
-IDENTITY = ("replica", "protection", "knob", "strength", "options", "seed")
-"""The columns that name a replica."""
-
 PLACE = ("part", "step", "epoch", "day")
 """The columns that say which part of its training a row is."""
-
-UTILITY = ("train_loss", "test_loss", "test_auc", "test_ace", "power", "untouched_rows", "stateless", "seconds")
-"""What a replica's training brought and cost."""
-
-WORST = ("worst", "worst low", "worst high", "worst attack", "worst part")
-"""What leaked most, in rows of the whole."""
 
 _TEXT = {"protection", "knob", "options", "part", "worst attack", "worst part", "notes"}
 _WHOLE = {"replica", "seed", "step", "day"}
 
 
 def leak_column(attack: str, layer: str = "cut", figure: str = "") -> str:
-    """The name of a leak column; the figure is "", "low", "high" or "q95".
+    """The name of a leak column; the figure is "", "low", "high", "q95", "mean" or "error".
 
     >>> leak_column("norm"), leak_column("cosine", "layer1", "q95")
     ('norm@cut', 'cosine@layer1 q95')
@@ -99,22 +95,13 @@ class Sweep:
         return best(self.points(), limit, quick=quick)
 
 
-def leaks_of(columns: Iterable[str]) -> list[str]:
-    """The leak columns among these, without those of their intervals and quantiles.
-
-    >>> leaks_of(["replica", "norm@cut", "norm@cut low", "accumulated(likelihood, spread)@cut"])
-    ['norm@cut', 'accumulated(likelihood, spread)@cut']
-    """
-    return [name for name in columns if "@" in name and not name.endswith((" low", " high", " q95"))]
-
-
 def as_table(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Rows of any parts as one table with all columns, those of the leaks in the order in which they first come."""
     import polars as pl
 
     fixed = [*IDENTITY, *PLACE, *UTILITY]
     seen = dict.fromkeys(name for row in rows for name in row if "@" in name)
-    leaks = (f"{leak}{figure}" for leak in leaks_of(seen) for figure in ("", " low", " high", " q95"))
+    leaks = (f"{leak}{figure}" for leak in leaks_of(seen) for figure in FIGURES)
     names = [*fixed, *(name for name in leaks if name in seen), *WORST, "notes"]
     schema = {name: pl.String if name in _TEXT else pl.Int64 if name in _WHOLE else pl.Float64 for name in names}
     return pl.DataFrame([{name: row.get(name) for name in names} for row in rows], schema=schema, orient="row")

@@ -15,23 +15,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from tacit._version import __version__
 from tacit.errors import StorageError, UsageError
 from tacit.lab.data.rows import Data
-from tacit.lab.sweeping import memory as sizes
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.cluster import Cluster, connected
 from tacit.lab.sweeping.recipe import Plan, Recipe, paper_of, recipe_for, shortened
 from tacit.lab.sweeping.results import Sweep
 from tacit.lab.sweeping.settings import Setting, grid
-from tacit.lab.sweeping.wave import Progress, Row, Wave
+from tacit.lab.sweeping.wave import Row, Wave
+from tacit.progress import Progress
+from tacit.report.sweep import WORST
 
 if TYPE_CHECKING:
     import polars as pl
 
 _PARTS = 100  # of a wave, for a bar
+# replicas that train together: on a CPU more save no arithmetic, and what is too much is killed; on CUDA a wave for
+# which memory is short is halved
+_TOGETHER = {"cpu": 8, "cuda": 128}
 
 
 def sweep(
@@ -44,7 +49,7 @@ def sweep(
 ) -> Sweep:
     """Train every protection at every strength, measure what leaks on every batch, and what the model is worth.
 
-    Replicas train together as one batched model, in as many waves as memory asks for. Each finished wave is kept under
+    Replicas train together as one batched model, some at a time. Each finished wave is kept under
     `out` at once: the same call after an interruption goes on with the next.
 
     Args:
@@ -89,9 +94,9 @@ def _swept(
     if before is not None:
         return before
     start, missing = time.perf_counter(), store.missing()
-    allowed = plan.memory or (machines.budget() if machines else sizes.budget(recipe.device))
-    most = sizes.per_wave(recipe, data, allowed)
-    waves = sizes.in_waves(missing, most, least=machines.workers if machines else 1)
+    waves = in_waves(
+        missing, plan.together or _TOGETHER[recipe.device.partition(":")[0]], machines.workers if machines else 1
+    )
     for rows in machines.run(recipe, data, waves, told) if machines else _here(recipe, data, waves, told):
         store.keep(rows)
     cuda = recipe.device.startswith("cuda")
@@ -100,7 +105,6 @@ def _swept(
         {
             "data": data.name, "skipped": data.skipped, "share": data.share,
             "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
-            "memory": {"estimated": sizes.estimate(recipe, data, len(waves[0])) if waves else 0, "allowed": allowed},
             "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,
             "versions": {"tacit": __version__, "torch": torch.__version__},
             "hardware": f"cluster of {machines.workers} workers" if machines else here,
@@ -118,7 +122,36 @@ def _here(recipe: Recipe, data: Data, waves: Sequence[Mapping[int, Setting]], to
             told(f"{name}: {what}", place * _PARTS + round(_PARTS * done / max(1, total)), len(waves) * _PARTS)
 
         of_all("beginning", 0, 1)
-        yield Wave(recipe, data, settings).run(of_all)
+        yield from _trained(recipe, data, settings, of_all)
+
+
+def _trained(recipe: Recipe, data: Data, settings: Mapping[int, Setting], told: Progress) -> Iterator[list[Row]]:
+    """A wave, or its halves one after the other where the device has too little memory for it."""
+    try:
+        rows = Wave(recipe, data, settings).run(told)
+    except torch.OutOfMemoryError:
+        if len(settings) == 1:
+            raise UsageError(
+                "the device has too little memory for one replica: take a smaller batch_size, fewer rows or "
+                "thorough=False"
+            ) from None
+    else:
+        yield rows
+        return
+    torch.cuda.empty_cache()
+    for half in in_waves(settings, -(-len(settings) // 2), 1):
+        yield from _trained(recipe, data, half, told)
+
+
+def in_waves(settings: Mapping[int, Setting], most: int, least: int) -> list[dict[int, Setting]]:
+    """Settings by the number of their replica, parted in their order into waves of nearly equal size.
+
+    At most so many train together; there are at least so many waves, for machines that share the work, if there are as
+    many settings.
+    """
+    count = min(len(settings), max(-(-len(settings) // most), least))
+    parts = np.array_split(np.array(list(settings)), count) if count else []
+    return [{number: settings[number] for number in part.tolist()} for part in parts]
 
 
 @dataclass
@@ -167,7 +200,7 @@ class Store:
         import polars as pl
 
         table = pl.concat(self._kept, how="diagonal").sort("replica", "part", "step")
-        fixed = [*results.WORST, "notes"]  # a wave with other columns than the first would have put its own behind
+        fixed = [*WORST, "notes"]  # a wave with other columns than the first would have put its own behind
         table = table.select([name for name in table.columns if name not in fixed] + fixed)
         metadata = {**self.what, **about}
         if self.folder is None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from tacit.contracts import Protection
 from tacit.errors import UsageError
-from tacit.protect import gradient
-from tacit.protect.gradient import protection
-from tacit.protect.labels.randomized_response import FACTS as FLIPS
-from tacit.protect.labels.randomized_response import randomized_response
+from tacit.split.protect import gradient
+from tacit.split.protect.gradient import protection
+from tacit.split.protect.labels.randomized_response import FACTS as FLIPS
+from tacit.split.protect.labels.randomized_response import randomized_response
 
 Option = float | int | str | bool | None
 """What an option of a protection may be."""
@@ -116,7 +116,7 @@ def _settings(text: str, strengths: int, strongest: Mapping[str, float]) -> list
     found = _SPELLED.fullmatch(text)
     if found is None:
         raise UsageError(f"{text!r} is no protection: write a name, name:knob or name(option=value, ...)")
-    name, options = found["name"], _options(text, found["options"] or "")
+    name, options = found["name"], spelled_options(text, found["options"] or "")
     known = sorted({*gradient.names(), "randomized_response"})
     if name not in known:
         raise UsageError(f"there is no protection {name!r} for a sweep; there are: {', '.join(known)}")
@@ -156,7 +156,8 @@ def _one(text: str, name: str, knob: str, value: Option, others: Mapping[str, Op
     return Setting(name, knob, float(value), tuple(sorted(others.items())))
 
 
-def _options(text: str, inside: str) -> dict[str, Option]:
+def spelled_options(text: str, inside: str) -> dict[str, Option]:
+    """Options as people write them, "key=value, key=value"; the whole text is for errors."""
     options: dict[str, Option] = {}
     for part in inside.split(",") if inside.strip() else []:
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -17,15 +17,13 @@ from tacit.lab.sweeping.judging import Leak, Part, leaks, parts, recorded_leaks,
 from tacit.lab.sweeping.recipe import Recipe
 from tacit.lab.sweeping.results import leak_column
 from tacit.lab.sweeping.settings import Setting
+from tacit.progress import Count, Progress
 
 if TYPE_CHECKING:
     from tacit.lab.stack.training import Stack, Steps
 
 Row = dict[str, Any]
 """One row of a results file by the names of its columns; what is missing is null there."""
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, the parts done and all parts."""
 
 _TRAINING, _JUDGING = 75, 25  # parts of a wave's time, for a bar alone
 _FIGURES = ("loss", "power", "untouched_rows", "stateless", "valid")  # of `Steps`, all but the AUCs
@@ -48,8 +46,9 @@ class Wave:
         self.settings = tuple(settings.values())
         self.stack: Stack = Stack(
             data.train, recipe.network, self.settings, batch_size=recipe.batch_size,
-            learning_rate=recipe.learning_rate, device=recipe.device, tf32=True,
-            attacks=recipe.attacks, layers=recipe.layers, last=recipe.last, follow=recipe.follow, visits=recipe.visits,
+            learning_rate=recipe.learning_rate, bottom_rate=recipe.bottom_rate, device=recipe.device, tf32=True,
+            attacks=recipe.attacks, errors=recipe.errors, layers=recipe.layers, last=recipe.last,
+            follow=recipe.follow, visits=recipe.visits,
         )  # fmt: skip
         self.done = 0
         self._plan: tuple[int, Tensor] | None = None
@@ -72,6 +71,8 @@ class Wave:
             rows += self._part("stretch", end / each, trained, took, tested)
             history.append(trained)
             seconds += took
+        if self.recipe.batches:
+            rows += _batch_rows(dict(zip(self.numbers, self.settings, strict=True)), _joined(history), each)
         rows += self._whole(_joined(history), seconds, tested or self._tested(), lambda done, total: progress(
             "attacking what was recorded", _TRAINING + round(_JUDGING * done / total), all_parts
         ))  # fmt: skip
@@ -98,9 +99,7 @@ class Wave:
         common = {"part": part, "step": self.done, "epoch": epoch, "seconds": seconds}
         return part_rows(dict(zip(self.numbers, self.settings, strict=True)), steps, common, tested, self._fewest)
 
-    def _whole(
-        self, steps: Steps, seconds: float, tested: Sequence[Row], progress: Callable[[int, int], None]
-    ) -> list[Row]:
+    def _whole(self, steps: Steps, seconds: float, tested: Sequence[Row], progress: Count) -> list[Row]:
         """The rows of the whole training, with the attacks that only run on what was recorded."""
         rows = self._part("whole", self.recipe.epochs, steps, seconds, tested)
         by_part = {leak_column(*key): parts(each, self._fewest) for key, each in steps.auc.items()}
@@ -132,10 +131,7 @@ def part_rows(
     by_column = {leak_column(*key): leaks(each, fewest) for key, each in steps.auc.items()}
     rows = []
     for place, (number, setting) in enumerate(settings.items()):
-        row = {
-            "replica": number, "protection": setting.protection, "knob": setting.knob, "strength": setting.strength,
-            "options": setting.options_json, "seed": setting.seed, **common,
-        }  # fmt: skip
+        row = {**_identity(number, setting), **common}
         rows.append(row)
         if _ran_away(steps, place) is not None:
             continue
@@ -147,6 +143,30 @@ def part_rows(
             mean = float(values[:, place].double().mean())
             row[name] = mean if math.isfinite(mean) else None
         row |= _columns({name: each[place] for name, each in by_column.items()})
+        for key, each in steps.error.items():  # of the batches that hold both classes
+            mean = float(each[:, place].double().nanmean())
+            row[leak_column(*key, "error")] = mean if math.isfinite(mean) else None
+    return rows
+
+
+def _identity(number: int, setting: Setting) -> Row:
+    """Which replica a row is of."""
+    return {
+        "replica": number, "protection": setting.protection, "knob": setting.knob, "strength": setting.strength,
+        "options": setting.options_json, "seed": setting.seed,
+    }  # fmt: skip
+
+
+def _batch_rows(settings: Mapping[int, Setting], steps: Steps, each: int) -> list[Row]:
+    """A row for each replica and batch: its loss, and the AUC of each attack as it is, below 0.5 too."""
+    rows = []
+    figures = {"train_loss": steps.loss} | {leak_column(*key): values for key, values in steps.auc.items()}
+    for place, (number, setting) in enumerate(settings.items()):
+        columns = {name: values[:, place].double().tolist() for name, values in figures.items()}
+        for step in range(len(steps.loss)):
+            row = {**_identity(number, setting), "part": "batch", "step": step + 1, "epoch": (step + 1) / each}
+            row |= {name: column[step] for name, column in columns.items() if math.isfinite(column[step])}
+            rows.append(row)
     return rows
 
 
@@ -170,7 +190,10 @@ def _joined(found: Sequence[Steps]) -> Steps:
         return found[0]
     first = found[0]
     figures = {name: torch.cat([getattr(one, name) for one in found]) for name in _FIGURES}
-    return type(first)(**figures, auc={key: torch.cat([one.auc[key] for one in found]) for key in first.auc})
+    return type(first)(
+        **figures, auc={key: torch.cat([one.auc[key] for one in found]) for key in first.auc},
+        error={key: torch.cat([one.error[key] for one in found]) for key in first.error},
+    )  # fmt: skip
 
 
 def _ran_away(steps: Steps, place: int) -> int | None:
@@ -184,7 +207,7 @@ def _columns(found: Mapping[str, Leak | None]) -> Row:
     for name, one in found.items():
         if one is not None:
             row |= {name: one.leak.value, f"{name} low": one.leak.low, f"{name} high": one.leak.high}
-            row |= {} if one.q95 is None else {f"{name} q95": one.q95}
+            row |= {} if one.q95 is None else {f"{name} q95": one.q95, f"{name} mean": one.mean}
     return row
 
 

@@ -49,7 +49,7 @@ AIRLINE_INPUTS = Columns(
 """What the airline's half of the model sees of a table that `with_inputs` made."""
 
 
-def load(*, rows: int | None = None, seed: int = 0, by_day: bool = True) -> Data:
+def load(*, rows: int | None = None, sample: float = 1.0, seed: int = 0, by_day: bool = True) -> Data:
     """The flights that both parties know, joined in the clear.
 
     Test flights are drawn at random, as the papers do, so a test flight has training flights of the same day, whose
@@ -61,7 +61,7 @@ def load(*, rows: int | None = None, seed: int = 0, by_day: bool = True) -> Data
     table = common()
     if by_day:
         table = table.with_columns((pl.date(2013, "month", "day").dt.ordinal_day() - 1).cast(pl.Int64).alias(DAY))
-    return joint(table).data("flights", rows, seed)
+    return joint(table).data("flights", rows, seed, sample=sample)
 
 
 def common() -> pl.DataFrame:

@@ -1,1 +1,0 @@
-"""The step itself: two parties, one cut."""

@@ -1,0 +1,1 @@
+"""How a label leaves under a bound: coins, book, loss and the statement."""

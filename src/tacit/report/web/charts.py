@@ -1,0 +1,209 @@
+"""Charts of a page: curves as numbers that a browser draws, and the same in words and as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tacit.report.measures import MEASURES
+from tacit.report.plots import SERIES
+from tacit.report.series import finite
+from tacit.report.web.words import duration, limit, rate, short, size
+from tacit.report.words import count, decimals, spelled
+
+Curve = Mapping[str, Any]
+"""As `tacit.report.series.Series.shown` makes it."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart: its curves, the highest first, and what is said of them."""
+
+    id: str
+    title: str
+    curves: Sequence[Curve]
+    told: str  # of all curves, in a sentence
+    nothing: str  # to be said where there is no curve
+    across: str = "step"  # or "time", in seconds since 1970
+    floor: float | None = None  # the lowest end of the axis up
+    log: bool = False  # whether the axis up is logarithmic
+    # {"x": ..., "y": ...} of the limit, where there is one
+    limits: Mapping[str, Any] | None = None
+    shades: Sequence[tuple[float, float]] = ()  # times in which nothing moved
+    marks: Sequence[float] = field(default_factory=list)  # places on the axis across
+
+    @property
+    def key(self) -> list[tuple[str, str, str, str]]:
+        """Style, name, highest and last figure of each curve."""
+        return [
+            (style, curve["name"], short(_highest(curve)), short(_known(curve)[-1]))
+            for style, curve in zip(self._styles(), self.curves, strict=True)
+        ]
+
+    def data(self) -> dict[str, Any]:
+        """Everything that a browser needs to draw it."""
+        figures = [
+            value for curve in self.curves for name in ("y", "mean", "low", "high") for value in curve.get(name, ())
+        ]
+        figures += (self.limits or {}).get("y", [])
+        low, high = _ends([value for value in figures if value is not None and (value > 0 or not self.log)], self.log)
+        low = low if self.floor is None else min(self.floor, low)
+        return {
+            "across": self.across, "log": self.log, "range": [low, high],
+            "ticks": _decades(low, high) if self.log else [],
+            "limits": self.limits, "shades": self.shades, "marks": self.marks,
+            "curves": [{**curve, "style": style} for style, curve in zip(self._styles(), self.curves, strict=True)],
+        }  # fmt: skip
+
+    def _styles(self) -> list[str]:
+        return [f"s{place + 1}" if place < SERIES else "rest" for place in range(len(self.curves))]
+
+
+def over_steps(detail: Mapping[str, Any], *, parts: bool = False) -> list[Chart]:
+    """The charts over steps: looks, the model, the gate, the loss. Of a sweep's training leaks are means over parts."""
+    measure, limits = MEASURES[detail["measure"]], detail["limits"]
+    shown = [curve for curve in detail["curves"] if any(value is not None for value in curve["y"])]
+    groups = {
+        name: sorted((curve for curve in shown if curve["group"] == name), key=_highest, reverse=True)
+        for name in ("leak", "gate", "utility")
+    }
+    loss = [curve for curve in groups["utility"] if "loss" in curve["name"]]
+    quality = [curve for curve in groups["utility"] if "loss" not in curve["name"]]
+    leaks = groups["gate" if parts else "leak"]
+    thin = "" if parts else " Lines are means over the last looks, the thin ones behind them single looks."
+    quiet = "No look yet: the first comes half of `live.every` steps (64 by default) into the training."
+    made = [
+        Chart("leak", "Leak while training runs", leaks, _worst(leaks, "attack", detail) + thin,
+              "No leak was measured in this part of the sweep." if parts else quiet, floor=measure.chance,
+              limits=limits),
+        Chart("quality", "How good the model is", quality, _last(quality),
+              "No test figure yet: the first comes when an epoch ends."),
+    ]  # fmt: skip
+    if not parts:
+        nothing = "Nothing yet: the gate measures all attacks when an epoch ends."
+        nothing = "No limit is on record, so no gate measures." if detail["limit"] is None else nothing
+        told = _worst(groups["gate"], "figure", detail) + " Bars are 95% intervals."
+        marks = [decision["step"] for decision in detail["decisions"] if decision["decision"] != "keep"]
+        told += " Upright lines are where it paused, stopped or went on." if marks else ""
+        made.append(Chart("gate", "What the gate measured", groups["gate"], told, nothing, floor=measure.chance,
+                          limits=limits, marks=marks))  # fmt: skip
+    nothing = "No loss was noted yet. Only the label party sees it."
+    return [*made, Chart("loss", "Loss", loss, _last(loss), nothing)]
+
+
+def over_time(detail: Mapping[str, Any]) -> list[Chart]:
+    """How fast a run went, and what its journal takes."""
+    pace = detail["pace"]
+    stalls, met, times = pace["stalls"], pace["connected"], pace["time"]
+    nothing = "No pace is on record: the run has not begun, or an older version has written it."
+    now = "" if detail["rate"] is None else f"{rate(detail['rate'])} now. "
+    lost = duration(sum(to - since for since, to, _ in stalls))
+    still = f"It stood still {_times(len(stalls))}, {lost} in all (shaded)" if stalls else "It never stood still"
+    back = f"the connection came back {_times(len(met) - 1)}" if len(met) > 1 else "the connection was never lost"
+    rates = {"name": "turns a second", "x": times, "y": pace["rate"]}
+    sizes = {"name": "MiB", "x": times, "y": [value / 2**20 for value in pace["journal"]]}
+    shared = {"across": "time", "floor": 0.0, "shades": [stall[:2] for stall in stalls], "marks": met}
+    some = [value for value in pace["rate"] if value is not None]
+    return [
+        Chart("rate", "Turns a second", [rates] if some else [], f"{now}{still}; {back}.", nothing, **shared),
+        Chart("journal-size", "Journal on the disk, MiB", [sizes] if times else [],
+              f"The journal takes {size(detail['journal_bytes'])} now.", nothing, **shared),
+    ]  # fmt: skip
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
+
+
+def _worst(curves: Sequence[Curve], noun: str, detail: Mapping[str, Any]) -> str:
+    """The curve that came highest, and where."""
+    if not curves:
+        return ""
+    worst = curves[0]
+    where = worst["x"][worst["y"].index(_highest(worst))]
+    bound = "No limit is on record." if detail["limit"] is None else f"The limit is {limit(detail['limit'])}."
+    most = f"the highest is {decimals(_highest(worst))} ({worst['name']}, step {where:,.0f})"
+    return f"{count(len(curves), noun)}; {most}. {bound}"
+
+
+def _last(curves: Sequence[Curve]) -> str:
+    figures = [f"{spelled(curve['name'])} {short(_known(curve)[-1])}" for curve in curves]
+    return f"Last: {', '.join(figures)}."
+
+
+def _known(curve: Curve) -> list[float]:
+    return [value for value in curve["y"] if value is not None]
+
+
+def _highest(curve: Curve) -> float:
+    return max(_known(curve))
+
+
+def _ends(values: Sequence[float], log: bool) -> tuple[float, float]:
+    """Lowest and highest with some air."""
+    if not values:
+        return (0.1, 1.0) if log else (0.0, 1.0)
+    low, high = min(values), max(values)
+    if log:
+        return low / 1.3, high * 1.3
+    air = 0.08 * (high - low or abs(high) or 1.0)
+    return low - air, high + air
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Round numbers between two ends of a logarithmic axis."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [step * 10.0**power for power in powers for step in ((1,) if high / low > 200 else (1, 2, 5))]
+    return [tick for tick in found if low <= tick <= high]
+
+
+# --- norms of gradients ----------------------------------------------------------------------------------------------
+
+_CLASSES = ("class 0", "class 1")
+_QUANTILES = (0.1, 0.5, 0.9)
+_WHICH = {"clean": "Before the protection", "sent": "As they are sent"}
+
+
+def norms_over_steps(norms: Mapping[str, Any]) -> list[Chart]:
+    """The norms of gradients by class, before the protection and as they are sent."""
+    made = []
+    for which, title in _WHICH.items():
+        curves = []
+        for number, name in enumerate(_CLASSES):
+            found = [(step, _quantiles(one, number)) for step, one in zip(norms["steps"], norms[which], strict=True)]
+            some = [(step, ends) for step, ends in found if ends is not None]
+            if some:
+                low, middle, high = (finite([ends[place] for _, ends in some]) for place in range(3))
+                curves.append({"name": name, "x": [step for step, _ in some], "y": middle, "low": low, "high": high})
+        told = "The line is the median of a class, the bar around it holds 8 in 10 of its rows."
+        gap = apart(norms[which][-1])
+        told += "" if gap is None else f" At the last look the medians differ {gap:.2f}-fold."
+        made.append(Chart(f"norms-{which}", title, curves, told, "Nothing was noted of these.", log=True))
+    return made
+
+
+def apart(histogram: Mapping[str, Any] | None) -> float | None:
+    """The factor between the medians of both classes."""
+    found = [] if histogram is None else [_quantiles(histogram, number) for number in range(len(_CLASSES))]
+    medians = [ends[1] for ends in found if ends is not None]
+    return max(medians) / min(medians) if len(medians) == len(_CLASSES) and min(medians) > 0 else None
+
+
+def _quantiles(histogram: Mapping[str, Any] | None, number: int) -> list[float] | None:
+    """Norms below which shares of a class lie, from bins of equal width in the logarithm."""
+    counts = [] if histogram is None else histogram["counts"][number]
+    rows = sum(counts)
+    if histogram is None or rows <= 0:
+        return None
+    low, high = math.log(histogram["low"]), math.log(histogram["high"])
+    width, found = (high - low) / len(counts), []
+    for share in _QUANTILES:
+        before = 0
+        for place, some in enumerate(counts):
+            if some and before + some >= share * rows:
+                found.append(math.exp(low + width * (place + (share * rows - before) / some)))
+                break
+            before += some
+    return found

@@ -1,0 +1,371 @@
+"""The live page's pages, rendered from what folders hold with the same parts as reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, UndefinedError
+from markupsafe import Markup, escape
+
+from tacit.report import one_shot, svg
+from tacit.report.document import Measured
+from tacit.report.measures import MEASURES, Judged
+from tacit.report.pacing import seconds
+from tacit.report.plots import Mark, interval, scale
+from tacit.report.rendering import environment
+from tacit.report.run import RunReader
+from tacit.report.scatters import Dot, Panel, tradeoff
+from tacit.report.sweep import SweepReader
+from tacit.report.web import words
+from tacit.report.web.charts import Chart, apart, norms_over_steps, over_steps, over_time
+from tacit.report.words import count, decimals, spelled
+
+Card = Mapping[str, Any]
+Query = Mapping[str, str]
+
+_POINTS = 600  # of a curve
+_NEVER = -math.inf
+_SORTS: dict[str, tuple[str, Callable[[Card], Any]]] = {
+    "newest": ("newest first", lambda card: _newest(card)),
+    "attention": ("what needs a look first", lambda card: (-words.urgency(card), _newest(card))),
+    "leak": ("worst leak first", lambda card: -((card.get("worst") or {}).get("value") or 0.0)),
+    "name": ("by name", lambda card: str(card["name"])),
+}
+_GROUPS: dict[str, tuple[str, Callable[[Card], str]]] = {
+    "none": ("not at all", lambda card: ""),
+    "folder": ("by folder", lambda card: str(card["name"]).rpartition(" / ")[0] or f"{card['kind']}s"),
+    "state": ("by state", lambda card: words.state(card).word),
+}
+_ON = {
+    "live": "at a single look", "batches": "on batches", "visits": "on all visits of an example",
+    "report": "in the report",
+}  # fmt: skip
+
+
+def _newest(card: Card) -> float:
+    return -(seconds(str(card.get("time"))) or 0.0)
+
+
+@cache
+def _templates() -> Environment:
+    made = environment()
+    made.filters["coded"] = _coded
+    made.globals.update(
+        words=words, decimals=decimals, spelled=spelled, figure=_figure, spark=_spark,
+    )  # fmt: skip
+    return made
+
+
+def _page(name: str, *, title: str, up: str = "", page: str = "runs", **content: Any) -> bytes:
+    template = _templates().get_template(f"web/templates/{name}.html.j2")
+    try:
+        text = template.render(title=title, up=up, page=page, **content)
+    except UndefinedError as error:  # a file holds something else than what is written there
+        raise LookupError(str(error)) from error
+    return text.encode(errors="replace")  # a name on the disk may hold what is no letter
+
+
+def themed(page: bytes, cookies: Mapping[str, str]) -> bytes:
+    """A page in the theme that a cookie names, before anything is painted."""
+    kept = theme(cookies).encode()
+    return page.replace(b'<html lang="en">', b'<html lang="en" data-theme="%s">' % kept, 1) if kept else page
+
+
+def theme(cookies: Mapping[str, str]) -> str:
+    """The theme that a cookie names; empty for the system's."""
+    kept = cookies.get("tacit-theme", "")
+    return kept if kept in ("light", "dark") else ""
+
+
+def overview(cards: Sequence[Card], query: Query) -> bytes:
+    """All runs and sweeps as cards, searched, sorted and grouped."""
+    sort, group = query.get("sort", ""), query.get("group", "")
+    sort, group = sort if sort in _SORTS else "newest", group if group in _GROUPS else "none"
+    asked = query.get("q", "").lower().split()
+    shown = sorted((card for card in cards if all(word in _text(card) for word in asked)), key=_SORTS[sort][1])
+    groups: dict[str, list[Card]] = {}
+    for card in shown:
+        groups.setdefault(_GROUPS[group][1](card), []).append(card)
+    runs = sum(card["kind"] == "run" for card in cards)
+    parts = [count(runs, "run"), count(len(cards) - runs, "sweep")]
+    training, wrong = sum(words.state(card).word == "Training" for card in cards), sum(map(words.over, cards))
+    parts += [f"{len(shown):,} shown"] if len(shown) != len(cards) else []
+    parts += [f"{training:,} training"] if training else []
+    parts += [f"{wrong:,} over the limit"] if wrong else []
+    return _page(
+        "overview", title="Runs", groups=groups, total=len(cards), sum=" · ".join(parts), asked=query.get("q", ""),
+        choices=(("sort", "Sort", sort, _SORTS), ("group", "Group", group, _GROUPS)),
+    )  # fmt: skip
+
+
+def _text(card: Card) -> str:
+    chips = [chip.word for chip in (words.state(card), words.verdict(card)) if chip is not None]
+    about = [card.get(name) for name in ("name", "run", "party", "role", "strength", "data")]
+    return " ".join(str(word) for word in (*about, *chips, *card.get("protections", ())) if word).lower()
+
+
+def run(reader: RunReader, query: Query) -> bytes:
+    """A run: its state in a sentence, then everything that it wrote down."""
+    detail = reader.detail(_POINTS)
+    measure, worst = MEASURES[detail["measure"]], detail["worst"]
+    limits = [] if detail["limit"] is None else [Mark("limit", detail["limit"], "limit")]
+    shared: dict[str, Any] = {
+        "title": detail["name"], "up": "/", "run": detail, "state": words.state(detail),
+        "verdict": words.verdict(detail), "over": words.over(detail), "measure": measure,
+        "scale": scale(measure, _judged(worst), limits, title="On a scale from nothing to everything"),
+        "on": _ON, "decisions": _decisions(detail), "events": list(reversed(detail["events"])),
+    }  # fmt: skip
+    if detail["exchange"] is not None:
+        report = reader.document if reader.document is not None and reader.document.exchange is not None else None
+        content = {} if report is None else one_shot.content(report)
+        exchange = detail["exchange"]
+        return _page("exchange", report=report, timeline=_timeline(exchange["timeline"]), **{**content, **shared})
+    charts, looks = over_steps(detail), detail["norms"]
+    return _page(
+        "run", charts=charts, pace=over_time(detail), stalls=_longest(detail["pace"]["stalls"]),
+        grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, detail["measure"], detail["limit"]),
+        norms=None if looks is None else _norms(looks, query), **shared,
+    )  # fmt: skip
+
+
+def sweep(reader: SweepReader, query: Query) -> bytes:
+    """A sweep: the trade-off, its points, every attack against every setting."""
+    detail = reader.detail()
+    hidden = set(filter(None, query.get("hide", "").split(",")))
+    points = [point for point in detail["points"] if point["protection"] not in hidden]
+    able = [point for point in points if point["leak"] is not None and point["utility"] is not None]
+    best = _unbeaten(able)
+    families: dict[str, list[Dot]] = {}
+    for point in able:
+        across = None if point["low"] is None else (point["low"], point["high"])
+        link = f"/sweep/{detail['id']}/{point['replica']}", _reached(point)
+        dot = Dot(point["leak"], point["utility"], across=across, link=link)
+        families.setdefault(point["protection"], []).append(dot)
+    picture, styles = None, dict[str, str]()
+    if families:
+        ends = [value for point in able for value in (point["leak"], point["low"], point["high"]) if value is not None]
+        axis = svg.Axis(min(0.5, *ends), min(1.02, max(ends) + 0.02))
+        picture, styles = tradeoff(Panel("leak AUC of the worst attack", families, axis), worth="test AUC")
+    listed = sorted(points, key=lambda point: math.inf if point["leak"] is None else point["leak"])
+    protections = [(name, name in hidden, _hide(hidden ^ {name})) for name in detail["protections"]]
+    return _page(
+        "sweep", title=detail["name"], up="/", sweep=detail, state=words.state(detail), picture=picture,
+        styles=styles, protections=protections, sentence=_swept(detail, able),
+        points=[(point, point["replica"] in best) for point in listed],
+        grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, "leak_auc", None),
+    )  # fmt: skip
+
+
+def _unbeaten(points: Sequence[Mapping[str, Any]]) -> set[int]:
+    """The trainings that no other beats in both: from the least leak on, each with a better model than all before."""
+    best, found = -math.inf, set()
+    for point in sorted(points, key=lambda point: (point["leak"], -point["utility"])):
+        if point["utility"] > best:
+            best = point["utility"]
+            found.add(point["replica"])
+    return found
+
+
+def _hide(names: set[str]) -> str:
+    return f"?hide={','.join(sorted(names))}" if names else "?"
+
+
+def _swept(detail: Card, able: Sequence[Mapping[str, Any]]) -> str:
+    done = f"{detail['done']:,} of {count(detail['settings'], 'setting')} done."
+    if not able:
+        return f"{done} No point has both a leak and a test figure yet."
+    least, most = min(able, key=lambda point: point["leak"]), max(able, key=lambda point: point["utility"])
+    return (
+        f"{done} The least leak is {decimals(least['leak'])} "
+        f"({least['label']}, test AUC {decimals(least['utility'])}); "
+        f"the best test AUC is {decimals(most['utility'])} ({most['label']}, leak {decimals(most['leak'])})."
+    )
+
+
+def setting(reader: SweepReader, number: int, query: Query) -> bytes | None:
+    """One training of a sweep; None where there is none of that number."""
+    detail = reader.replica(number)
+    if detail is None:
+        return None
+    place = {**detail, "decisions": [], "limit": None}
+    grid = None if detail["matrix"] is None else _grid(detail["matrix"], query, "leak_auc", None)
+    return _page(
+        "setting", title=detail["label"], up=f"/sweep/{detail['id']}", setting=detail,
+        sentence=f"{_reached(detail)}.", grid=grid,
+        charts=over_steps(place, parts=True),
+    )  # fmt: skip
+
+
+def _reached(point: Mapping[str, Any]) -> str:
+    between = "" if point["low"] is None else f" ({decimals(point['low'])} to {decimals(point['high'])})"
+    leak = f"leak {decimals(point['leak'])}{between} by {point['worst_attack'] or 'no attack'}"
+    return f"{point['label']}, seed {point['seed']}: {leak}, test AUC {decimals(point['utility'])}"
+
+
+def matrix(found: Mapping[str, Any], query: Query) -> bytes:
+    """Every attack on labels against every protection that was ever reported or swept."""
+    grid = None
+    if found["columns"] and found["rows"]:
+        grid = _grid(found, query, "leak_auc", None)
+    return _page(
+        "matrix", title="Attacks and protections", up="/", page="matrix", grid=grid, measure=MEASURES["leak_auc"]
+    )
+
+
+def refusal(status: int, text: str) -> bytes:
+    """An error as a page."""
+    return _page("refusal", title="Not here" if status == 404 else "Not shown", up="/", text=text)
+
+
+# --- parts of pages --------------------------------------------------------------------------------------------------
+
+
+def _coded(text: object) -> Markup:
+    """Text whose commands stand between backticks."""
+    parts = str(text).split("`")
+    code = Markup("<code>{}</code>")
+    return Markup("").join(code.format(part) if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
+def _judged(worst: Mapping[str, Any] | None) -> Judged | None:
+    if worst is None:
+        return None
+    low, high = (worst["value"] if worst[end] is None else worst[end] for end in ("low", "high"))
+    return Judged(worst["value"], low, high)
+
+
+def _figure(card: Card) -> Markup | str:
+    """The worst attack on its scale, small enough for a card."""
+    found = _judged(card["worst"])
+    return "" if found is None else interval(str(card["name"]), MEASURES[card["measure"]], found, card["limit"])
+
+
+def _spark(card: Card) -> Markup | str:
+    """The worst attack over time, as a line without axes."""
+    spark, bound = card["spark"], card["limit"]
+    points = [(x, y) for x, y in zip(spark["x"], spark["y"], strict=True) if y is not None]
+    if len(points) < 2:
+        return ""
+    heights = [y for _, y in points] + ([] if bound is None else [bound])
+    across, up = svg.Axis(points[0][0], points[-1][0]), svg.Axis(min(heights), max(heights))
+    line = [(across.share(x), 0.1 + 0.8 * (1 - up.share(y))) for x, y in points]
+    drawn = [svg.stretched(line, "series s1")]
+    if bound is not None:
+        level = 0.1 + 0.8 * (1 - up.share(bound))
+        drawn.append(svg.line(0, level, 1, level, "limit"))
+    return svg.el("svg", *drawn, class_="spark", aria_hidden="true")
+
+
+def _decisions(detail: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Time, epoch, decision and reason, newest first."""
+    return [
+        (words.clock(one["time"]), f"{one['epoch']:,}", str(one["decision"]), str(one["reason"]))
+        for one in reversed(detail["decisions"])
+    ]
+
+
+def _longest(stalls: Sequence[tuple[float, float, str]]) -> list[tuple[str, str, str]]:
+    ordered = sorted(stalls, key=lambda stall: stall[0] - stall[1])[:8]
+    return [(words.clock(since), words.duration(to - since), why) for since, to, why in ordered]
+
+
+def _timeline(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup, str]]:
+    """Each part, a bar over time, and how long it took; light bars are waiting or standing still."""
+    ends = [end for row in rows for span in row["spans"] for end in span]
+    axis = svg.Axis(min(ends, default=0.0), max(ends, default=0.0))
+    shown = []
+    for row in rows:
+        bars = [
+            svg.el("rect", x=svg.at(axis.share(since)), y=0, height=14, class_="still" if row["still"] else "span",
+                   width=svg.at(max(0.005, axis.share(to) - axis.share(since)) if axis.high > axis.low else 1.0))
+            for since, to in row["spans"]
+        ]  # fmt: skip
+        since, took = words.clock(row["spans"][0][0]), sum(to - since for since, to in row["spans"])
+        bar = svg.picture(row["part"], f"from {since}, {words.duration(took)}", *bars, height=14, class_="track")
+        shown.append((row["part"], bar, "under 1 s" if took < 1 else words.duration(took)))
+    return shown
+
+
+def _grid(found: Mapping[str, Any], query: Query, measure: Measured, bound: float | None) -> dict[str, Any]:
+    """A table of attacks by columns, sorted as a page was asked to: by a column, by names, or by the worst of all."""
+    columns = [column if isinstance(column, Mapping) else {"label": column} for column in found["columns"]]
+    try:
+        by: int | None = int(query.get("by", ""))
+    except ValueError:
+        by = None
+    by = by if by is not None and -1 <= by < len(columns) else None
+    down = query.get("up") is None
+
+    def height(row: Mapping[str, Any]) -> float:
+        known = [value for value in row["values"] if value is not None] if by is None else [row["values"][by]]
+        most = max((value for value in known if value is not None), default=None)
+        return _NEVER if most is None else most if down or by is None else -most
+
+    rows = sorted(found["rows"], key=height, reverse=True)
+    if by == -1:
+        rows = sorted(found["rows"], key=lambda row: (row["attack"], row.get("on") or ""), reverse=not down)
+    scaled = MEASURES[measure]
+    lines = []
+    for row in rows:
+        cells = []
+        for place, value in enumerate(row["values"]):
+            low, high = (row[end][place] if end in row else None for end in ("low", "high"))
+            ends = "" if low is None or high is None or high <= low else f"{low:.2f} to {high:.2f}"
+            tone = "" if value is None else f"h{round(10 * math.sqrt(scaled.share(value)))}"
+            cells.append((decimals(value), ends, tone, value is not None and bound is not None and value > bound))
+        lines.append((row["attack"], row.get("on") or "", cells))
+    kept = {name: value for name, value in query.items() if name not in ("by", "up")}
+    heads = []
+    for place, column in enumerate([{"label": "Attack"}, *columns], start=-1):
+        chosen = place == by
+        address = f"?{urlencode({**kept, 'by': place, **({'up': 1} if chosen and down else {})})}"
+        order = "" if not chosen else "descending" if down == (place >= 0) else "ascending"
+        leads = f"/{column['kind']}/{column['id']}" if "id" in column else ""
+        heads.append((column["label"], address, order, leads, column.get("name", "")))
+    return {"heads": heads, "lines": lines}
+
+
+def _norms(norms: Mapping[str, Any], query: Query) -> dict[str, Any]:
+    """Norms of gradients by class: over all looks, and at one of them as a picture."""
+    last = len(norms["steps"]) - 1
+    try:
+        look = min(max(int(query.get("look", last)), 0), last)
+    except ValueError:
+        look = last
+    gap = apart(norms["sent"][look])
+    said = f"Step {norms['steps'][look]:,}{' (the last)' if look == last else ''}"
+    said += "" if gap is None else f": medians of what is sent differ {gap:.2f}-fold"
+    charts = norms_over_steps(norms)
+    pictures = {
+        chart.id: _histogram(norms[which], look, chart) for chart, which in zip(charts, ("clean", "sent"), strict=True)
+    }
+    return {"charts": charts, "pictures": pictures, "look": look, "last": last, "said": said}
+
+
+def _histogram(looks: Sequence[Mapping[str, Any] | None], look: int, chart: Chart) -> Markup | str:
+    """Both classes at one look, as shares of each class, on the axis of all looks."""
+    shown = looks[look]
+    if shown is None:
+        return ""
+    every = [one for one in looks if one is not None]
+    axis = svg.Axis(math.log(min(one["low"] for one in every)), math.log(max(one["high"] for one in every)))
+    low, high = math.log(shown["low"]), math.log(shown["high"])
+    classes = [[some / max(sum(counts), 1) for some in counts] for counts in shown["counts"]]
+    top = max((share for shares in classes for share in shares), default=0.0) or 1.0
+    drawn = []
+    for number, shares in enumerate(classes):
+        edges = [low + (high - low) * place / max(len(shares), 1) for place in range(len(shares) + 1)]
+        corners = [(axis.share(low), 1.0)]
+        for (left, right), share in zip(pairwise(edges), shares, strict=True):
+            corners += [(axis.share(left), 1 - 0.95 * share / top), (axis.share(right), 1 - 0.95 * share / top)]
+        drawn.append(svg.stretched([*corners, (axis.share(high), 1.0)], f"area series s{number + 1}"))
+    drawn.append(svg.line(0, 1, 1, 1, "axis"))
+    ends = ((axis.low, 0.0, "start"), ((axis.low + axis.high) / 2, 0.5, "middle"), (axis.high, 1.0, "end"))
+    drawn += [svg.text(f"{math.exp(log):.2g}", place, 1, "tick", dy=16, anchor=anchor) for log, place, anchor in ends]
+    words_ = "; ".join(f"{name}: median {last}" for _, name, _, last in chart.key)
+    return svg.picture(f"{chart.title}, one look", words_, *drawn, height=96, class_="histogram")

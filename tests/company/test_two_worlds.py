@@ -1,0 +1,210 @@
+"""Two worlds that differ in the labels, units or history of the rows that a partner has picked: it hears the same.
+
+The party whose rows they are is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import polars as pl
+import pytest
+
+from tacit.wire.line import STOPPED
+from tests.torture.processes import Processes
+from tests.torture.workers import FAILED, SECRET
+from tests.worlds import KINDS, PICKED, SETTINGS, Pair, World, copied, whole
+
+VERBS = ("align", "train", "private", "keyed", "serve")
+
+
+@pytest.fixture(scope="module", name="processes")
+def _processes(tmp_path_factory):
+    with Processes(tmp_path_factory.mktemp("processes") / "log") as processes:
+        yield processes
+
+
+def heard(pair, verb):
+    """What the partner hears; points and matches are made side by side, in any order and whatever labels are."""
+    side_by_side = verb in ("align", "private")
+    return sorted(pair.heard.messages, key=lambda one: str(one[0])) if side_by_side else pair.heard.messages
+
+
+def lived(processes, path, name, world):
+    """What the partner hears of each verb in a world.
+
+    Whether a model is let out that was trained step by step under a limit is the last answer of its gate.
+    """
+    setting = SETTINGS[name]
+    made = setting.companies(path)
+    world.make(made, setting)
+    pair, found = Pair(processes, made), {}
+    for verb in VERBS[:2] if "limit" in name else VERBS:
+        pair.do(verb)
+        found[verb] = heard(pair, verb)
+        if verb == "align":
+            world.live(made, setting)
+    return found
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_whatever_the_rows_are_the_partner_hears_the_same(name, processes, tmp_path):
+    """Messages in kind, order, number and size, and the same end, for every verb in which both are at work."""
+    seen = [lived(processes, tmp_path / str(seed), name, World(seed)) for seed in (1, 2)]
+    assert seen[0] == seen[1]
+    assert all(len(messages) > 2 for messages in seen[0].values())
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_in_many_worlds(name, processes, tmp_path):
+    worlds = [World(seed, kind) for seed, kind in enumerate(KINDS, start=3)]
+    first, *others = [lived(processes, tmp_path / world.kind, name, world) for world in worlds]
+    for world, found in zip(worlds[1:], others, strict=True):
+        assert found == first, world
+
+
+@pytest.mark.parametrize("where", ["among those that were picked", "elsewhere"])
+@pytest.mark.parametrize("verb", ["align", "train"])
+def test_a_label_that_can_t_be_one_is_refused_wherever_it_stands(verb, where, processes, tmp_path):
+    """Before anybody is met: what is asked of the table is asked of all of it."""
+    made = SETTINGS["one exchange"].companies(tmp_path / "made")
+    pair, path = Pair(processes, made), made.path / "airline" / "data.parquet"
+    if verb == "train":
+        pair.do("align")
+    ids = whole()["id"]
+    wrong = pl.col("id") == ids[PICKED - 1 if where == "among those that were picked" else PICKED]
+    pl.read_parquet(path).with_columns(late=pl.when(wrong).then(7).otherwise("late")).write_parquet(path)
+    ended = pair.do(verb, refused=True)
+    assert pair.heard.messages == []
+    assert ended.events[-1]["error"] == "LabelsError"
+    assert "has the label 7 in the column 'late'" in ended.events[-1]["message"]
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that reads labels, units or a book, or decides about what leaves, after the alignment."""
+
+    setting: str
+    verb: str
+    where: str  # "MODULE:NAME"
+    number: int = 1  # of the calls in one command
+    party: str = "airline"  # whose call it is
+
+    def __str__(self):
+        return f"{self.verb} {self.where.partition(':')[2]} {self.number}".replace(" 1", "")
+
+
+ONE, STEPS, LIMITED = "one exchange", "split", "split under a limit"
+PERSONS = "counted by persons"
+ROWS = "tacit.company.aligned:Aligned"
+LABELS, RUN, BOOK = "tacit.exchange.label_party", "tacit.split.label_run", "tacit.labels.book:Book"
+QUIET = (
+    # nothing is open while labels, units or the book are: the partner waits for a door, or has everything
+    Call(ONE, "train", f"{ROWS}.found"), Call(ONE, "train", f"{ROWS}.table"),
+    Call(ONE, "train", "tacit.company.aligned:check_table"), Call(ONE, "train", f"{LABELS}:read_target"),
+    Call(PERSONS, "train", f"{LABELS}:_keys"), Call(ONE, "train", f"{LABELS}:open_book"),
+    Call(ONE, "train", f"{LABELS}:open_book", 2), Call(ONE, "train", f"{BOOK}.release"),
+    Call(ONE, "train", f"{BOOK}.unpaid"), Call(ONE, "train", f"{BOOK}.summary"),
+    Call(ONE, "train", f"{LABELS}:told_beside"), Call(ONE, "train", f"{LABELS}:LabelBound.of"),
+    Call(ONE, "train", f"{LABELS}:fit_head"), Call(ONE, "train", f"{LABELS}:figures"),
+    Call(ONE, "train", "tacit.exchange.train:exchange_report"),
+    Call(STEPS, "train", f"{RUN}:prepare"), Call(STEPS, "train", f"{RUN}:_filled"),
+    Call(STEPS, "train", "tacit.split.run:counted_facts"),
+    Call(ONE, "private", "tacit.serve.predict_label:Scoring.write"),
+    Call(ONE, "serve", "tacit.serve.live:LiveModel._score"), Call(ONE, "serve", "tacit.serve.partners:Account.take"),
+    Call(STEPS, "train", "tacit.split.run:counted_facts", 2, party="airport"),
+)  # fmt: skip
+"""Calls after which the partner hears nothing of an error."""
+
+TOLD = (
+    Call(STEPS, "train", "tacit.split.run:counted_facts", 2),
+    Call(STEPS, "train", "tacit.split.label_party:LabelParty._noise"),
+    Call(STEPS, "train", "tacit.split.label_party:LabelParty._noise", 9),
+    Call(STEPS, "train", f"{RUN}:LabelPartyGuard.before"), Call(STEPS, "train", f"{RUN}:LabelPartyGuard.leaving", 5),
+    Call(STEPS, "train", f"{RUN}:LabelPartyGuard.turned", 3), Call(STEPS, "train", f"{RUN}:_measure"),
+    Call(STEPS, "train", "tacit.split.session:LabelSession._evaluate", 4),
+    Call(LIMITED, "train", "tacit.split.gates:GradientGate.tried_out"),
+    Call(LIMITED, "train", "tacit.split.gates:GradientGate.look"),
+    Call(ONE, "private", "tacit.company.align:History.begin"),
+    Call(ONE, "keyed", "tacit.serve.predict_label:record"),
+    # of the feature party: its books, and what it has answered before
+    Call(ONE, "train", "tacit.company.shipments:Shipments.enter", party="airport"),
+    Call(ONE, "train", "tacit.exchange.feature_party:before", party="airport"),
+    Call(ONE, "keyed", "tacit.serve.predict_features:charge_keyed", party="airport"),
+    Call(ONE, "keyed", "tacit.serve.predict_features:counted_book", party="airport"),
+    Call(ONE, "private", "tacit.company.align:History.begin", party="airport"),
+)  # fmt: skip
+"""Calls after which it hears that the party has stopped, and nothing else."""
+
+ERRORS = ("LabelsError", "StorageError", "KeyError", "MemoryError")
+
+
+@pytest.fixture(scope="module", name="before")
+def _before(processes, tmp_path_factory):
+    """Companies of a setting and a world that have come as far as a verb, each made once."""
+    made = {}
+
+    def before(setting, verb, seed):
+        done = 1 if verb == "train" else 2
+        if (setting, done, seed) not in made:
+            path = tmp_path_factory.mktemp("before") / str(seed)
+            if done == 1:
+                companies, world = SETTINGS[setting].companies(path), World(seed)
+                world.make(companies, SETTINGS[setting])
+                Pair(processes, companies).do("align")
+                world.live(companies, SETTINGS[setting])
+            else:
+                companies = copied(before(setting, "train", seed), path)
+                Pair(processes, companies).do("train")
+            made[setting, done, seed] = companies
+        return made[setting, done, seed]
+
+    return before
+
+
+def failed(processes, before, path, call, seed, error):
+    """What the partner hears where a call of its peer fails."""
+    made = copied(before(call.setting, call.verb, seed), path)
+    pair = Pair(processes, made, party=call.party)
+    ended = pair.do(call.verb, fails=f"{call.where} {call.number} {error}")
+    assert SECRET.encode() not in pair.heard.raw
+    if call.verb != "serve":
+        assert ended.code == (FAILED if error in ERRORS[:2] else 1), ended.events
+    if call.verb == "train":
+        status = json.loads((made.run(call.party) / "status.json").read_bytes())
+        assert (status["state"], SECRET in status["reason"]) == ("stopped", True), "its owner hears the cause"
+    return heard(pair, call.verb)
+
+
+def outcomes(processes, before, path, call):
+    """In four worlds with an error of its own each."""
+    return [failed(processes, before, path / error, call, seed, error) for seed, error in enumerate(ERRORS, start=1)]
+
+
+@pytest.mark.parametrize("call", QUIET, ids=str)
+def test_an_error_over_labels_units_or_the_book_says_nothing(call, processes, before, tmp_path):
+    seen = outcomes(processes, before, tmp_path, call)
+    assert all(one == seen[0] for one in seen)
+    assert not any(kind == "refusal" for kind, *_ in seen[0])
+
+
+@pytest.mark.parametrize("call", TOLD, ids=lambda call: f"{call.party} {call}")
+def test_an_error_while_both_are_at_work_says_that_it_is_over(call, processes, before, tmp_path):
+    seen = outcomes(processes, before, tmp_path, call)
+    assert all(one == seen[0] for one in seen)
+    kind, *_, words = seen[0][-1]
+    assert kind == "refusal"
+    assert json.loads(words) == {"field": STOPPED.field, "reason": str(STOPPED)}
+
+
+@pytest.mark.parametrize("name", ["Account.take", "row_keys"])
+def test_a_service_that_fails_says_so_and_no_more(name, processes, before, tmp_path):
+    """Of the feature party, which goes on serving."""
+    seen = outcomes(processes, before, tmp_path, Call(ONE, "serve", f"tacit.serve.answering:{name}", party="airport"))
+    assert all(one == seen[0] for one in seen)
+    kind, *_, words = seen[0][-1]
+    assert (kind, json.loads(words)["field"]) == ("refusal", "failure")

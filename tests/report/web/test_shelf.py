@@ -1,0 +1,133 @@
+"""Readers are kept while there is room, and each is used by one thread at a time."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tacit.errors import DataError
+from tacit.report import reading
+from tacit.report.web.shelf import Shelf
+
+
+def test_readers_used_longest_ago_are_let_go_and_their_cards_stay(tmp_path, make_run, monkeypatch):
+    for number in range(4):
+        make_run(tmp_path / "a" / "runs" / f"run{number}", looks=5000)
+    times = iter(range(10_000))
+    shelf = Shelf([tmp_path], points=50_000, now=lambda: float(next(times)))  # each weighs 5000 + 3 times 5000 points
+    first = shelf.glances()
+    kept = [slot for slot in shelf._slots.values() if slot.weight]
+    assert len(kept) == 2
+    assert sum(len(slot.reader.series) > 0 for slot in shelf._slots.values()) == 2
+    monkeypatch.setattr(reading.RunReader, "refresh", lambda self: pytest.fail("nothing has changed"))
+    assert [glance.card for glance in shelf.glances()] == [glance.card for glance in first]
+
+
+def test_a_reader_that_was_let_go_reads_again(tmp_path, make_run):
+    for number in range(3):
+        make_run(tmp_path / "a" / "runs" / f"run{number}", looks=50)
+    shelf = Shelf([tmp_path], points=1)
+    for _ in range(2):
+        for place in shelf.places():
+            with shelf.reading(place) as reader:
+                assert reader.detail()["total"] == 151
+
+
+def test_one_thread_at_a_time_has_a_reader(tmp_path, make_run):
+    make_run(tmp_path / "a" / "runs" / "b")
+    shelf = Shelf([tmp_path])
+    (place,) = shelf.places()
+    inside = threading.Semaphore(1)
+
+    def read(_):
+        with shelf.reading(place):
+            assert inside.acquire(blocking=False)
+            inside.release()
+        with shelf.reading_all() as readers:
+            assert len(readers) == 1
+        return shelf.glances()[0].card["name"]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(read, range(100))) == {"a / b"}
+
+
+def test_a_list_does_not_wait_for_a_run_that_is_being_shown(tmp_path, make_run):
+    make_run(tmp_path / "a" / "runs" / "b")
+    shelf = Shelf([tmp_path])
+    (first,) = shelf.glances()
+    with ThreadPoolExecutor(1) as pool, shelf.reading(shelf.places()[0]):
+        assert pool.submit(shelf.glances).result(timeout=20) == [first]
+
+
+def test_places_are_looked_for_every_few_seconds_and_less_often_where_that_takes_long(tmp_path, make_run, monkeypatch):
+    now = [0.0]
+    found = []
+
+    def slow(roots):
+        found.append(now[0])
+        now[0] += 2.0
+        return []
+
+    monkeypatch.setattr("tacit.report.web.shelf.find", slow)
+    shelf = Shelf([tmp_path], every=3.0, now=lambda: now[0])
+    for second in range(60):
+        now[0] = max(now[0], float(second))
+        shelf.places()
+    assert found == [0.0, 22.0, 44.0]
+
+
+def test_what_can_not_be_read_is_told_with_its_place(tmp_path, make_run, monkeypatch):
+    make_run(tmp_path / "a" / "runs" / "b")
+    shelf = Shelf([tmp_path])
+    (place,) = shelf.places()
+
+    def broken(self):
+        raise KeyError("level")
+
+    monkeypatch.setattr(reading.RunReader, "card", broken)
+    with pytest.raises(DataError, match=r"runs/b can't be shown \(KeyError: 'level'\)"), shelf.reading(place) as reader:
+        reader.detail()
+    (glance,) = shelf.glances()
+    assert "KeyError" in glance.card["problems"][0]
+    assert glance.card["state"] == "unknown"
+
+
+def test_what_can_not_be_put_side_by_side_is_told(tmp_path):
+    shelf = Shelf([tmp_path])
+    with pytest.raises(DataError, match="can't be put side by side"), shelf.reading_all():
+        raise KeyError("leaks")
+
+
+def test_a_place_that_goes_while_it_is_read_fails_nothing(tmp_path, make_run):
+    make_run(tmp_path / "a" / "runs" / "b")
+    shelf = Shelf([tmp_path], every=0.0, now=lambda: 0.0)
+    (place,) = shelf.places()
+    (place.path / "status.json").unlink()
+    assert shelf.places() == []
+    assert shelf.place(place.id, "run") is None
+    with shelf.reading(place) as reader:
+        assert reader.card()["id"] == place.id
+
+
+def test_a_list_does_not_wait_for_who_looks_through_a_large_tree(tmp_path, make_run, monkeypatch):
+    make_run(tmp_path / "a" / "runs" / "b")
+    now = [0.0]
+    shelf = Shelf([tmp_path], now=lambda: now[0])
+    (first,) = shelf.glances()
+    began, go_on, find = threading.Event(), threading.Event(), reading.find
+
+    def slow(roots):
+        began.set()
+        assert go_on.wait(20)
+        return find(roots)
+
+    monkeypatch.setattr("tacit.report.web.shelf.find", slow)
+    now[0] = 100.0
+    with ThreadPoolExecutor(2) as pool:
+        looking = pool.submit(shelf.places)
+        try:
+            assert began.wait(20)
+            assert pool.submit(shelf.glances).result(timeout=20) == [first]
+        finally:
+            go_on.set()
+        assert len(looking.result(timeout=20)) == 1
