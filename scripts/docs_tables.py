@@ -47,7 +47,7 @@ def arguments_of(described: Callable[..., object]) -> dict[str, str]:
 
 
 def _listed(described: object, heading: str) -> dict[str, str]:
-    _, _, listed = inspect.getdoc(described).partition(heading)
+    _, _, listed = (inspect.getdoc(described) or "").partition(heading)
     found = re.findall(r"^    (\w+): ((?:.|\n {8})*)", listed, re.MULTILINE)
     return {key: " ".join(text.split()) for key, text in found}
 

@@ -86,7 +86,7 @@ def test_who_answers_for_going_on_is_on_record_and_in_the_report(trained, state)
     train(trained)
     (said,) = overrides(trained / "runs" / "small")
     assert (said.who, said.reason) == ("Ada", "a new machine")
-    assert said.what.startswith("training after a restore: it counts what left")
+    assert said.what.startswith("training after a restore: it counts what was sent")
     assert audit_run(trained).overrides == (said,)
     log = [json.loads(line) for line in (trained / "runs" / "small" / "log.jsonl").read_text().splitlines()]
     assert [line["who"] for line in log if line["event"] == "restored"] == ["Ada"]

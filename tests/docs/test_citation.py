@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from papers.bibliography import PAPERS
 from tacit import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -50,3 +51,13 @@ def test_it_says_what_the_package_says(cited):
     assert cited["version"] == __version__
     assert cited["license"] == project["license"]
     assert [author["name"] for author in cited["authors"]] == [author["name"] for author in project["authors"]]
+
+
+def test_the_papers_have_the_authors_and_years_of_the_bibliography(cited):
+    cited_as = {work["title"]: work for work in cited["references"]}
+    for key in ("Li 2022", "Report 2020a", "Report 2020b"):
+        work = cited_as.pop(PAPERS[key].title)
+        names = [f"{author['given-names']} {author['family-names']}" for author in work["authors"]]
+        assert ", ".join(names) == PAPERS[key].authors, key
+        assert str(work["year"]) == key.split()[1].rstrip("ab"), key
+    assert not cited_as

@@ -92,7 +92,7 @@ def _page(outcome: LabelOutcome | FeatureOutcome) -> str:
 
 
 def print_exchange(run: dict[str, Any]) -> None:
-    """What a status says of an exchange: the label bound or the form, figures, and what left."""
+    """What a status says of an exchange: the label bound or the form, figures, and what was sent."""
     told = run.get("label_bound")
     if told is not None:
         alone, epsilon = told.get("beside"), f"{math.log(told['total_odds']):.3f}"

@@ -1,4 +1,4 @@
-"""The verb ledger: the books of what left in one exchange and for predictions."""
+"""The verb ledger: the books of what was sent in one exchange and for predictions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def ledger(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what left in one exchange and for predictions, over all runs of this party.
+    """Show what was sent in one exchange and for predictions, over all runs of this party.
 
     Of a label party it shows every release, and the bound that all of them together have come to, by unit; --check
     draws every bit that ever left again, from the secret and the frozen labels. Of a feature party it shows which
-    embeddings left, and of how many rows in several versions. Of either it shows what left for predictions.
+    embeddings left, and of how many rows in several versions. Of either it shows what was sent for predictions.
 
     Works while a training is going on. Exit code 2 where a book is damaged.
 

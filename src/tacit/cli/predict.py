@@ -88,7 +88,7 @@ def predict(  # typer reads each option from a parameter
 
 
 def predicted_of(party: Path) -> list[dict[str, Any]]:
-    """What left for predictions, of all runs of a party, oldest first."""
+    """What was sent for predictions, of all runs of a party, oldest first."""
     from tacit.company.aligned import facts_of
     from tacit.company.facts import PREDICTION
     from tacit.company.folder import Folder as Opened
@@ -99,7 +99,7 @@ def predicted_of(party: Path) -> list[dict[str, Any]]:
 
 def print_predictions(predicted: list[dict[str, Any]]) -> None:
     """A line for each."""
-    head = ("run", "when", "what left", "to", "rows", "known")
+    head = ("run", "when", "what was sent", "to", "rows", "known")
     lines = []
     for line in predicted:
         words = [plain(line[name]) for name in ("run", "time", "what", "to")]

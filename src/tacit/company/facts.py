@@ -1,4 +1,4 @@
-"""What a party never forgets, in one SQLite file of its folder: which ids were aligned, and what left in which run.
+"""What a party never forgets, in one SQLite file of its folder: which ids were aligned, and what was sent in which run.
 
 Ids are in it as keyed hashes: without the party's secret none can be tried. Records are bound to each other and sealed
 with that secret; how many of a kind there are is counted apart from the folder (`tacit.company.aligned.counted_facts`).

@@ -254,14 +254,14 @@ class Folder:
         return hmac.new(self.secret, run_id, hashlib.sha256).digest()
 
     def tally_path(self, contract: Terms, run_id: bytes) -> Path:
-        """Where is counted what left in a run: apart from this folder, so that an older copy of it is known as one."""
+        """Path of the count of a run's messages: apart from this folder, so that an older copy of it is detected."""
         return self._counted_apart(contract.run, run_id)
 
     def tally_path_of(self, book: str) -> Path:
-        """Where the entries of one of the party's books are counted, beside what left in its runs.
+        """Where the entries of one of the party's books are counted, beside what was sent in its runs.
 
         They are "split-runs"; "coins", the releases of its labels; "embeddings", those that it sent;
-        "predictions", what left for them; "served-RUN", the rows of a run that left for serving.
+        "predictions", what was sent for them; "served-RUN", the rows of a run that left for serving.
         """
         return self._counted_apart(book, f" of the {book}".encode())
 
@@ -271,7 +271,9 @@ class Folder:
         try:
             where = Path(named) if named else (Path(state) if state else Path.home() / ".local" / "state") / "tacit"
         except RuntimeError:  # nobody's home
-            raise UsageError("there is no home to count in what left: set TACIT_STATE to a folder that lasts") from None
+            raise UsageError(
+                "there is no home for the counts of what was sent: set TACIT_STATE to a folder that lasts"
+            ) from None
         if where.resolve().is_relative_to(self.path.resolve()):
             raise UsageError(
                 f"TACIT_STATE = {where} lies in the party's folder, with which it would come back from a backup: name "

@@ -51,7 +51,7 @@ class Shipment:
     version: str  # of it; see `version_of`
     form: str  # how many numbers of a row, in how many ranks, under how much noise
     rows: int  # how many
-    worst: float  # the most that the audit before release says of anything, 0 to 1
+    worst: float  # the most that the audit before release found of any column, 0 to 1
     time: str = ""  # when it was entered
 
 
@@ -91,8 +91,8 @@ class Shipments:
             kept = {name for _, name, *_ in db.execute("PRAGMA table_info(shipments)")}
         if "kind" not in kept:
             raise StorageError(
-                f"{self.path} is of an earlier version, and says too little of what left to attack it together with "
-                "what follows: keep it elsewhere, and send no second embedding of its rows"
+                f"{self.path} is of an earlier version, and says too little of what was sent to attack it together "
+                "with what follows: keep it elsewhere, and send no second embedding of its rows"
             )
         with self._open() as db:
             others = db.execute("SELECT 1 FROM shipments WHERE kind != 'embedding'").fetchone()

@@ -268,9 +268,9 @@ class Party(File):
         name: of the party, as in its certificate.
         role: "label" has the column to be learnt, "features" has columns that help.
         limit: that no attack on what this party sends may pass: of a label party the leak AUC of its labels (0.5 is a
-            coin flip), of a feature party what can be read of a column (0 is nothing). In one-shot training that of a
+            coin flip), of a feature party what can be recovered of a column (0 is nothing). In one exchange that of a
             label party is a bound.
-        odds: of a label party in one-shot training: the factor by which the odds of a label change at most, for whoever
+        odds: of a label party in one exchange: the factor by which the odds of a label change at most, for whoever
             sees what is sent; limit / (1 - limit) where it is not given.
         on_limit: what to do where it would be passed: training pauses, or the run ends for good.
         budget: of a label party: the leak AUC that all releases in one exchange together may reach for any unit, or

@@ -56,7 +56,7 @@ class ExchangeTelling(Telling):
         self.waiting(peer, time.monotonic() - since, "it has not sent its embedding yet")
 
     def left(self, what: str, to: str, rows: int, size: int) -> None:
-        """Log what left, when and to whom; of an answer that is asked for again the first time counts."""
+        """Log what was sent, when and to whom; of an answer that is asked for again the first time counts."""
         if (what, to) not in self._left:
             self._left.add((what, to))
             self.log("left", what=what, to=to, rows=rows, bytes=size)

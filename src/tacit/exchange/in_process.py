@@ -187,8 +187,8 @@ def one_shot(  # a public entry point: each setting by name, and both parties fr
             label is sent, "trees" stands for principal components, and an object has `fit` and `transform`.
         head: "trees", "network", an object with `fit` and `predict_proba`, or an `nn.Module`.
         withheld: columns that the learner never sees; decoders still look for them.
-        feature_limit: the most that decoders may read of anything, 0 to 1; a `LimitError` where it does not hold. None
-            for none.
+        feature_limit: the most that decoders may recover of any column, category or range, 0 to 1; a
+            `LimitError` where it does not hold. None for none.
         test_share: of the rows, drawn by `seed` alone.
         seed: of everything that is drawn but coins.
         secret: of at least 32 bytes, keys coins. None draws a fresh one, which `Result.secret` has: pass that to have

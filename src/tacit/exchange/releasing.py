@@ -38,7 +38,7 @@ class Home:
     train: int  # how many of the rows are for training
     exchange: Exchange  # what was agreed on
     withheld: tuple[str, ...] = ()  # columns that the learner does not see
-    limit: float | None = None  # on what decoders may read of anything; None for none
+    limit: float | None = None  # on what decoders may recover of any column; None for none
     known: float = 0.5  # the share of the rows that decoders know
     attacked: bool = True  # whether decoders attack at all
     seed: int = 0  # of everything that is drawn
@@ -79,7 +79,7 @@ class Released:
 
 
 def release(bottom: Bottom, received: Target | None, home: Home, relearn: Relearn) -> Released:
-    """What was learnt, in cells; a `LimitError` where decoders read more of anything than the limit allows.
+    """What was learnt, in cells; a `LimitError` where decoders recover more of a column than the limit allows.
 
     Args:
         received: what was received of the training rows' labels; None where nothing was.

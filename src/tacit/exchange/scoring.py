@@ -36,7 +36,7 @@ class ExchangeEmbedder:
     encoder: Encoder  # of its columns
     bottom: Bottom  # that was learnt
     cells: Cells  # of its numbers
-    worst: float  # the most that decoders read of anything, before the training's release
+    worst: float  # the most that decoders recovered of any column, before the training's release
     version: str  # digest of the embedding of the aligned rows, which both sides have
     digest: str  # of everything that decides an embedding
 
@@ -67,7 +67,7 @@ class ExchangeEmbedder:
 
     @property
     def booked(self) -> tuple[str, float] | None:
-        """The cells, and what decoders read of anything."""
+        """The cells, and what decoders recover of any column."""
         return self.folder.one_shot.exchange.form, self.worst
 
     def embed(self, table: pl.DataFrame, rows: NDArray[np.int64] | None = None) -> NDArray[np.uint8]:

@@ -345,7 +345,7 @@ class Book:
         return Checked(releases, bits)
 
     def _stored(self, release: int, mechanism: Mechanism) -> tuple[Keys, NDArray[Any]]:
-        """Of a release: whose labels, and what left."""
+        """Of a release: whose labels, and what was sent."""
         asked = "SELECT keys, sent FROM released WHERE release = ? ORDER BY chunk"
         found = self._db.execute(asked, (release,)).fetchall()
         keys, sent = (b"".join(parts) for parts in zip(*found, strict=True))

@@ -18,7 +18,7 @@ NOT_COVERED = (
     "decisions that others can watch, such as whom a company calls after it has scored its customers",
     "predictions of the private model that are shown to the partner: they void the label bound",
     "labels of a unit that went through another folder with a secret of its own, or that go out step by step "
-    '(mode = "split") after this; and what left before a restore that somebody answered for (on record)',
+    '(mode = "split") after this; and what was sent before a restore that somebody answered for (on record)',
 )
 
 

@@ -27,7 +27,7 @@ class Counted(NamedTuple):
 
 
 MESSAGES = Counted(
-    "what left in this run",
+    "what was sent in this run",
     "it knows of {} messages, and {} have left",
     "What was answered may not be answered again: bring back the newest copy, or start a new run under another name",
 )
@@ -43,8 +43,8 @@ class Tally:
 
     A message is counted before it leaves and after the journal has it on the disk, so a journal that is behind the
     count is an older copy; a kill in between leaves it ahead. The file is handed to the operating system at once, and
-    so survives every end of the process; it is synced with each checkpoint, so a power cut may set it back by what left
-    since then, and never forward. The entries of a party's books are counted likewise.
+    so survives every end of the process; it is synced with each checkpoint, so a power cut may set it back by what was
+    sent since then, and never forward. The entries of a party's books are counted likewise.
 
     Args:
         path: of the file; its folder is made where there is none.
@@ -88,8 +88,8 @@ class Tally:
             make_folder(folder)
         if not os.access(folder, os.W_OK):
             raise StorageError(
-                f"{folder}: what left in a run is counted here, apart from the party's folder, and it can't be made or "
-                "written: set TACIT_STATE to a folder that lasts and can"
+                f"{folder}: what was sent in a run is counted here, apart from the party's folder, and it can't be "
+                "made or written: set TACIT_STATE to a folder that lasts and can"
             )
         self._fd = locked(self.path, patience=self._patience)
         sync_folder(folder)

@@ -1,4 +1,4 @@
-"""A training in one exchange for a page: its parts in time, what left, and what its report says of it."""
+"""A training in one exchange for a page: its parts in time, what was sent, and what its report says of it."""
 
 from __future__ import annotations
 

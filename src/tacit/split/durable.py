@@ -26,7 +26,7 @@ class Durable:
     guard: Mapping[str, str]
     every: int = 200  # turns between two checkpoints
     trace: Trace = field(default=lambda point: None)  # told of each point that a turn passes
-    # of what left, apart from all this; None where nothing that leaves is worth it, as in trials
+    # of what was sent, apart from all this; None where nothing that leaves is worth it, as in trials
     tally: Tally | None = None
 
     @property

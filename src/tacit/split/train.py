@@ -39,8 +39,8 @@ def train(
         waiting: told while a peer lets us wait.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that a turn passes.
-        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what left is gone,
-            and why; what it sends again is then answered again. It stays on record.
+        after_restore: who lets the run go on from a folder that is an older copy, or whose count of what was sent is
+            gone, and why; what it sends again is then answered again. It stays on record.
     """
     folder = Folder.at(folder)
     check_promise(folder, party.protect if isinstance(party, LabelParty) else None)

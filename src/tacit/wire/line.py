@@ -90,8 +90,8 @@ def leave(
     """End links. The one place where whatever escapes from a command becomes words for a peer.
 
     It hears what is wrong with its own words (`RefusedError`), and of all else that this side has stopped: a cause
-    could reveal labels, units, or what left before. Its owner hears the cause at home. Where a link broke, or somebody
-    interrupts a command, nothing is said: it goes on later.
+    could reveal labels, units, or what was sent before. Its owner hears the cause at home. Where a link broke, or
+    somebody interrupts a command, nothing is said: it goes on later.
     """
     for link in links:
         if not isinstance(error, Exception) or isinstance(error, LinkError):
