@@ -20,8 +20,8 @@ def test_a_page_gets_parts_in_time_and_what_left(reported):
     parts = [one["part"] for one in detail["exchange"]["timeline"] if not one["still"]]
     assert parts.index("asking for randomized labels") < parts.index("decoders") < parts.index("sending the embedding")
     assert all(first <= last for one in detail["exchange"]["timeline"] for first, last in one["spans"])
-    assert [one["bytes"] for one in detail["exchange"]["left"]] == [188]
-    assert detail["left_bytes"] == 188
+    assert [one["bytes"] for one in detail["exchange"]["left"]] == [48 * 1500, 188], "points of ids and products"
+    assert detail["left_bytes"] == 48 * 1500 + 188
     assert {one["column"] for one in detail["exchange"]["columns"]} == {"port", "wind", "rain"}
     assert (detail["mode"], detail["verdict"], detail["worst"]["measure"]) == ("one_shot", "held", "variance_read")
 

@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from tacit.cli.audit import audit
+from tacit.cli.ledger import ledger
 from tacit.cli.predict import export
 from tacit.cli.run import status
 from tacit.company.ready import checks
@@ -93,6 +94,31 @@ def test_each_report_says_what_left_and_when(reported):
     assert left["randomized labels"].rows == 1200
     assert set(left) == {"randomized labels", "acknowledgement of its bytes"}
     assert all(one.time for one in left.values())
+
+
+def test_whoever_signs_reads_first_what_it_is_about_and_what_was_sent_to_whom(reported):
+    airline, airport = (report_of(reported, name) for name in ("airline", "airport"))
+    about = airline.subject
+    assert (about.label, about.table, about.ids, about.common) == ("late", "data.parquet", ("id",), 1500)
+    assert about.columns == ("plane",)
+    assert airport.subject.label is None, "a partner does not know what the label is called"
+    assert airport.subject.columns == ("port", "wind", "rain")
+    (alignment,) = airline.disclosed
+    assert alignment.what == "which of its 1,500 ids are among 1,500 here"
+    assert (alignment.to, alignment.rows) == ("airport", 1500)
+    for name, words in {
+        "airline": "About the label 'late' in data.parquet: of the 1,500 rows that airport has as well by 'id'.",
+        "airport": "About 3 columns ('port', 'wind' and 'rain') in data.parquet: of the 1,500 rows that airline has",
+    }.items():
+        page = html.unescape((reported.run(name) / "report.html").read_text())
+        assert page.index(words) < page.index('id="finding"')
+        assert page.index(f"{alignment.what}, 1,500 rows") < page.index("Everything sent</h2>")
+
+
+def test_a_category_is_called_what_the_table_calls_it(reported):
+    audit = json.loads((reported.run("airport") / "release" / "release.json").read_bytes())["audit"]
+    asked = {one["question"] for one in audit["findings"] if one["column"] == "port"}
+    assert {f"category 'p{code}'" for code in range(4)} <= asked
 
 
 def test_reports_are_sealed(reported):
@@ -218,6 +244,8 @@ def test_status_says_the_label_bound_what_was_sent_and_what_left(reported):
         in airline
     )
     assert "sent: randomized labels of 1,200 rows, 150 bytes to airport" in airline
+    assert "sent: which of its 1,500 ids are among 1,500 here of 1,500 rows, 72,000 bytes to airport" in airline
+    assert "Alignments: what partners were told" in said(ledger, "--folder", reported.path / "airport")
     airport = said(status, "--folder", reported.path / "airport")
     assert "one of 2 groups" in airport
     assert "sent: embedding of 1,500 rows, 188 bytes to airline" in airport

@@ -1,11 +1,13 @@
 """The sentences of a report: true in every state, and what is empty says why."""
 
+import html
+
 import pytest
 
 from tacit.report.document import Leak, LiveCurve, Report, Subject
 from tacit.report.measures import MEASURES, Judged, judged
 from tacit.report.rendering import render
-from tacit.report.words import headline, over_limit, spelled
+from tacit.report.words import headline, over_limit, signed, spelled
 
 
 def changed(report, **changes):
@@ -70,7 +72,7 @@ def one_attack(value, half=0.01, baseline=None, limit=0.6, verdict="held", measu
         pytest.param(
             one_attack(0.7, limit=None, verdict="no limit"),
             "No limit set",
-            "open",
+            "bad",
             "No limit was set; the one attack that ran guesses right 70 times in 100.",
             id="no limit",
         ),
@@ -95,6 +97,47 @@ def test_the_verdict_is_one_sentence(report, stamp, tone, verdict):
     head = headline(report)
     assert (head.stamp, head.tone, head.verdict) == (stamp, tone, verdict)
     assert head.verdict in render(report).replace("&#39;", "'")
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (one_attack(0.97, verdict="broken"), "Nearly everything can be read of the labels."),
+        (one_attack(0.93, limit=0.95, measure="variance_read"), "Nearly everything can be read of the columns."),
+        (one_attack(0.9), ""),
+    ],
+)
+def test_what_reads_nearly_everything_is_told_in_red_whatever_the_limit_is(report, words):
+    assert headline(report).alarm == words
+    assert (f'<p class="alarm">{words}</p>' in render(report)) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("about", "words"),
+    [
+        ({}, ""),
+        (
+            {"role": "label", "label": "Gebucht am", "positive": "ja", "ids": ("Kunde", "Filiale")},
+            "About the label 'Gebucht am', of which 'ja' counts as 1, in kunden.csv: of the 1,567 rows that bank has "
+            "as well by 'Kunde' and 'Filiale'.",
+        ),
+        (
+            {"role": "label", "label": "tier", "classes": ("none", "basic", "gold"), "ids": ("id",)},
+            "About the label 'tier', which is one of 'none', 'basic' and 'gold', in kunden.csv: of the 1,567 rows that "
+            "bank has as well by 'id'.",
+        ),
+        (
+            {"role": "features", "columns": tuple("abcdefgh"), "ids": ("id",)},
+            "About 8 columns ('a', 'b', 'c', 'd', 'e' and 3 more) in kunden.csv: of the 1,567 rows that bank has as "
+            "well by 'id'.",
+        ),
+    ],
+)
+def test_what_a_report_is_about_is_one_sentence(about, words):
+    more = {"common": 1567, "table": "kunden.csv", "peers": ("bank",), **about} if about else {}
+    report = changed(one_attack(0.55), subject=Subject(kind="run", side="features", run="r", **more))
+    assert signed(report) == words
+    assert words in html.unescape(render(report))
 
 
 def test_a_baseline_is_taken_off_and_said():

@@ -333,8 +333,8 @@ def reused(folder: Path, facts: Facts) -> Prepared | None:
 def _opened(folder: Path, about: Facts, encoder: Encoder | None) -> Prepared:
     """The files as tensors; one of another size is a ValueError. Without an encoder their content is not looked at."""
     tensors = {name: mapped(folder / f"{name}.bin", **each) for name, each in about["files"].items()}
-    names = () if encoder is None else encoder.columns.inputs
-    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]), names)
+    names, values = ((), ()) if encoder is None else (encoder.columns.inputs, encoder.values)
+    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]), names, values)
     targets = tensors.pop("labels", None)
     digest = b"" if encoder is None else inputs_digest(inputs, targets)
     return Prepared(inputs, targets, encoder, digest, tensors, about["notes"])

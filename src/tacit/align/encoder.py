@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +46,7 @@ __all__ = [
     "numbers", "require", "row_named", "to_float", "values_of", "with_dates",
 ]  # fmt: skip
 
+_LONGEST = 60  # characters of a category that are shown
 _FEW = 16  # rows of which each is looked up by itself: a service encodes one, and an expression costs more than that
 
 
@@ -60,13 +62,22 @@ class Inputs:
     numeric: Tensor
     cardinalities: tuple[int, ...]  # for each categorical column the number of its codes, 0 included
     names: tuple[str, ...] = ()  # of the columns, categorical ones first; none where nobody named them
+    # for each categorical column the values that its last codes stand for, in their order; none where nobody named them
+    values: tuple[pl.Series, ...] = field(default=(), compare=False)
 
     def __len__(self) -> int:
         return len(self.categorical)
 
     def __getitem__(self, rows: Tensor | slice) -> Inputs:
         """Take some of the rows, for a batch."""
-        return Inputs(self.categorical[rows], self.numeric[rows], self.cardinalities, self.names)
+        return replace(self, categorical=self.categorical[rows], numeric=self.numeric[rows])
+
+    def category(self, column: int, code: int) -> str | None:
+        """What the table calls a code of a categorical column; None where nobody named it."""
+        if column >= len(self.values):
+            return None
+        place = code - (self.cardinalities[column] - len(self.values[column]))
+        return "missing, or unknown" if place < 0 else repr(str(self.values[column][place])[:_LONGEST])
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -135,7 +146,13 @@ class Encoder:
             numeric=torch.from_numpy(self._scaled(measured).astype(np.float32)),
             cardinalities=self.cardinalities,
             names=self.columns.inputs,
+            values=self.values,
         )
+
+    @cached_property
+    def values(self) -> tuple[pl.Series, ...]:
+        """For each categorical column its known values, in the order of their codes."""
+        return tuple(known.gather(rank.argsort()) for known, rank in zip(self.vocabularies, self.ranks, strict=True))
 
     def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         shift, spread = np.array(self.statistics, np.float64).reshape(values.shape[1], 2).T

@@ -111,9 +111,6 @@ def print_exchange(run: dict[str, Any]) -> None:
     for line in run.get("history", []):
         if figures(line):
             typer.echo(plain(f"  private model: {figures(line).replace('_', ' ')}"))
-    for one in run.get("left", []):
-        rows = f" of {one['rows']:,} rows" if one["rows"] else ""
-        typer.echo(plain(f"  {one['time']} sent: {one['what']}{rows}, {one['bytes']:,} bytes to {one['to']}"))
 
 
 def print_report(report: Report, paths: tuple[Path, Path]) -> None:

@@ -1,4 +1,4 @@
-"""The verb ledger: the books of what was sent in one exchange and for predictions."""
+"""The verb ledger: the books of what was sent in alignments, in one exchange and for predictions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 
 from tacit.cli._options import Folder, Json, Quiet, Run, flag, party_of
 from tacit.cli._show import console, print_table
-from tacit.cli.predict import predicted_of, print_predictions
+from tacit.cli.predict import print_predictions, records_of
 from tacit.errors import UsageError
 
 _CHARGES = 6  # lines of charges, the largest first
@@ -26,27 +26,34 @@ def ledger(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what was sent in one exchange and for predictions, over all runs of this party.
+    """Show what was sent in alignments, in one exchange and for predictions, over all runs of this party.
 
-    Of a label party it shows every release, and the bound that all of them together have come to, by unit; --check
-    draws every bit that ever left again, from the secret and the frozen labels. Of a feature party it shows which
-    embeddings left, and of how many rows in several versions. Of either it shows what was sent for predictions.
+    First come alignments: each told a partner which of its ids are common. Of a label party it shows every release,
+    and the bound that all of them together have come to, by unit; --check draws every bit that ever left again, from
+    the secret and the frozen labels. Of a feature party it shows which embeddings left, and of how many rows in several
+    versions. Of either it shows what was sent for predictions.
 
     Works while a training is going on. Exit code 2 where a book is damaged.
 
     Example: `tacit ledger --folder airline --check`
     """
+    from tacit.company.departures import alignments
+    from tacit.company.facts import ALIGNMENT, PREDICTION
+
     party = party_of(run, folder)
     if not party.is_dir():
         raise UsageError(f"{party} is no folder: say whose ledger with --folder")
-    coins, shipped, predicted = _coins_of(party, check=check), _shipped_of(party), predicted_of(party)
-    if coins is None and shipped is None and not predicted:
-        raise UsageError(
-            f"{party} has no ledger yet: a training in one exchange makes one; say whose folder with --folder"
-        )
+    coins, shipped, predicted = _coins_of(party, check=check), _shipped_of(party), records_of(party, PREDICTION)
+    aligned = [one.model_dump() for one in alignments(records_of(party, ALIGNMENT))]
+    if coins is None and shipped is None and not predicted and not aligned:
+        raise UsageError(f"{party} has no ledger yet: an alignment makes one; say whose folder with --folder")
     if as_json:
-        typer.echo(json.dumps({"coins": coins, "embeddings": shipped, "predictions": predicted}, indent=2))
+        books = {"alignments": aligned, "coins": coins, "embeddings": shipped, "predictions": predicted}
+        typer.echo(json.dumps(books, indent=2))
         return
+    if aligned:
+        rows = [[one["time"], one["to"], one["what"], f"{one['rows']:,}"] for one in aligned]
+        print_table("Alignments: what partners were told", ["when", "to", "what", "common"], rows, words=(0, 1, 2))
     if coins is not None:
         _print_coins(coins, quiet=quiet)
     if shipped is not None:

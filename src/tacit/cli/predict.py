@@ -87,14 +87,13 @@ def predict(  # typer reads each option from a parameter
         typer.echo(f"{done.path} has {done.rows:,} rows: {done.joint:,} scored jointly{alone}{none}")
 
 
-def predicted_of(party: Path) -> list[dict[str, Any]]:
-    """What was sent for predictions, of all runs of a party, oldest first."""
+def records_of(party: Path, kind: str) -> list[dict[str, Any]]:
+    """The records of a kind of a party, oldest first."""
     from tacit.company.aligned import facts_of
-    from tacit.company.facts import PREDICTION
     from tacit.company.folder import Folder as Opened
 
     facts = facts_of(Opened(party)) if (party / "facts.sqlite").exists() else None
-    return facts.records(PREDICTION) if facts is not None else []
+    return facts.records(kind) if facts is not None else []
 
 
 def print_predictions(predicted: list[dict[str, Any]]) -> None:

@@ -263,6 +263,9 @@ def _print_details(run: dict[str, Any]) -> None:
     elif history := run.get("history"):
         epoch, told = int(history[-1]["epoch"]) + 1, figures(history[-1])
         typer.echo(plain(f"  after epoch {epoch}: {told or 'nothing is shared'}"))
+    for one in run["left"]:
+        rows = f" of {one['rows']:,} rows" if one["rows"] else ""
+        typer.echo(plain(f"  {one['time']} sent: {one['what']}{rows}, {one['bytes']:,} bytes to {one['to']}"))
     if run["state"] != "paused" and run["gate"] is not None and run["gate"]["limit"] is not None:
         gate = run["gate"]
         typer.echo(plain(f"  limit {gate['limit']:g}, {gate['strength']}: {gate['reason']}"))

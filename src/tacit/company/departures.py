@@ -5,19 +5,22 @@ what the budgets of predictions and services rest on. How much there is of each 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.company.aligned import Log, counted_facts
-from tacit.company.facts import PREDICTION
+from tacit.company.aligned import Log, counted_facts, facts_of
+from tacit.company.facts import ALIGNMENT, PREDICTION, SPLIT_RUN
 from tacit.company.folder import Folder
 from tacit.company.shipments import Shipments
+from tacit.company.status import Status
 from tacit.labels.records import Keys, keyed
 from tacit.labels.tally import Counted, Restored, Tally
+from tacit.report.exchanged import Departure
 from tacit.report.run_files import MARK, SERVED
 
 _EMBEDDINGS = Counted(
@@ -58,6 +61,50 @@ def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
 def predictions(folder: Folder) -> Log:
     """What left for predictions and services in all runs, or was asked for: rows asked for by key count over all."""
     return Log(folder, PREDICTION)
+
+
+def disclosed(folder: Folder) -> tuple[Departure, ...]:
+    """What left for the contract's run beside the messages of one exchange, from the party's file of facts: whether
+    ids are common, first of all; gradients or embeddings step by step; what predictions took.
+    """
+    facts, terms = facts_of(folder), folder.terms
+    peers, label = folder.peers(terms), folder.config.role == "label"
+    sent = [one for one in alignments(facts.records(ALIGNMENT)) if one.to in peers]
+    for run in facts.records(SPLIT_RUN, dated=True):
+        if run["contract"] == terms.digest:
+            what = f"{'gradients' if label else 'embeddings'}, {run['epochs']} visits, under {run['protection']}"
+            rows = terms.train_count(alignment.count) if (alignment := facts.of_run(terms.run)) else 0
+            sent += [Departure(time=run["written"], what=what, to=to, rows=rows) for to in peers]
+    left = [one for one in facts.records(PREDICTION) if one["run"] == terms.run]
+    closed = {one.get("job") for one in left if not one["what"].startswith("room for")}
+    for one in left:
+        if not (one["what"].startswith("room for") and one.get("job") in closed):
+            what = f"{one['what']}, for predictions"
+            sent.append(Departure(time=one["time"], what=what, to=one["to"], rows=one["rows"]))
+    return tuple(sent)
+
+
+def note_alignments(folder: Folder, status: Status) -> None:
+    """Put on a run's log what was told before it: to which peers of the contract which of their ids are common."""
+    for one in alignments(facts_of(folder).records(ALIGNMENT)):
+        if one.to in folder.peers(folder.terms):
+            status.log("left", **one.model_dump())
+
+
+def alignments(records: Sequence[Mapping[str, Any]]) -> list[Departure]:
+    """The alignments that a peer was answered in, from their records: what it learnt of its own ids."""
+    found = []
+    for place, one in enumerate(records):
+        if one["result"] != "begun":
+            continue
+        later = (after for after in records[place + 1 :] if after["peer"] == one["peer"])
+        end = next(later, one)
+        common = end["common"] if end["result"] == "done" else -1
+        what = f"which of its {one['peer_count']:,} ids are among {one['count']:,} here"
+        size = 32 * one["count"] + 16 * one["peer_count"]  # points, and products of the peer's points
+        what += "" if common >= 0 else " (it broke off: as far as it was answered)"
+        found.append(Departure(time=one["date"], what=what, to=one["peer"], rows=max(0, common), bytes=size))
+    return found
 
 
 def served_tally(folder: Folder, where: Path, restored: Restored | None = None) -> Tally:

@@ -132,10 +132,13 @@ class Facts:
         with self._open(write=True) as db:
             self._append(db, kind, fields)
 
-    def records(self, kind: str) -> list[dict[str, Any]]:
-        """All records of a kind, oldest first; a `StorageError` where any record is not what was written."""
+    def records(self, kind: str, *, dated: bool = False) -> list[dict[str, Any]]:
+        """All records of a kind, oldest first; a `StorageError` where any record is not what was written.
+
+        Dated ones have under `written` when that was.
+        """
         with self._open() as db:
-            return self._records(db, kind)
+            return self._records(db, kind, dated=dated)
 
     def count(self, kind: str) -> int:
         """How many records of a kind there are."""
@@ -165,7 +168,7 @@ class Facts:
         seal = self._record_seal(last[0] + 1, kind, text, last[1])
         db.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (last[0] + 1, kind, text, seal))
 
-    def _records(self, db: sqlite3.Connection, kind: str) -> list[dict[str, Any]]:
+    def _records(self, db: sqlite3.Connection, kind: str, *, dated: bool = False) -> list[dict[str, Any]]:
         found, before = [], ""
         rows = db.execute("SELECT number, kind, fields, seal FROM records ORDER BY number")
         for due, (number, its, text, seal) in enumerate(rows, start=1):
@@ -176,7 +179,7 @@ class Facts:
             before = seal
             if its == kind:
                 found.append(json.loads(text))
-        return [{name: value for name, value in one.items() if name != "written"} for one in found]
+        return [{name: value for name, value in one.items() if dated or name != "written"} for one in found]
 
     def _record_seal(self, number: int, kind: str, text: str, before: str) -> str:
         said = json.dumps(["record", number, kind, text, before])

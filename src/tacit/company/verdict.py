@@ -109,11 +109,15 @@ def not_tested(side: Side, missing: Sequence[Missing] = ()) -> tuple[NotTested, 
 
 def run_subject(folder: Folder, protection: str, rows: int, width: int, **more: Any) -> Subject:
     """What a report on a party's own run is about."""
-    contract, config = folder.terms, folder.config
+    contract, config, rows_of = folder.terms, folder.config, aligned(folder)
+    if (table := config.data) is not None:
+        where = table.path or "an SQL query"
+        more |= {"label": table.label, "table": where, "ids": table.ids, "columns": table.features}
     return Subject(
         kind="run", side="features" if config.role == "label" else "label", run=contract.run, party=config.name,
-        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=aligned(folder).id,
-        protection=protection, rows=rows, width=width, versions=versions(), **more,
+        role=config.role, peers=folder.peers(contract), contract=contract.digest, alignment=rows_of.id,
+        positive=contract.positive, classes=contract.class_names, common=rows_of.count, protection=protection,
+        rows=rows, width=width, versions=versions(), **more,
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ class Finding:
 
     column: str  # what it is about; of a conjunction its columns, with " & " between them
     # "variance", "lowest", "highest", "between 28% and 50%" (of the rows, from the lowest number on), "values told
-    # apart", "category 7", "rare categories", "codes told apart" or "codes"
+    # apart", "category 'red'" (7 where nobody named it), "rare categories", "codes told apart" or "codes"
     question: str
     rows: str  # which rows were judged: "all", "train", "test", "outlying" or "matched"
     given: bool  # whether all other columns of the row were known; then what the embedding adds to them is counted

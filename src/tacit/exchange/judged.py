@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -143,7 +143,7 @@ class Tested:
             codes, numbers = self.own.categorical.clone(), self.own.numeric.clone()
             part, place = (codes, column) if column < categories else (numbers, column - categories)
             part[:, place] = part[torch.from_numpy(order), place]
-            rows = Inputs(codes, numbers, self.own.cardinalities, names)
+            rows = replace(self.own, categorical=codes, numeric=numbers)
             return figure(self.truth, head.predict(self.codes, rows), every)
 
         of = {"the partner": None, **{name: place for place, name in enumerate(names)}}

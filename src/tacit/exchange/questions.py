@@ -161,7 +161,7 @@ class Questions:
         if place < len(self.categories):
             column, code = self.categories[place]
             name = self.names[len(self.names) - self.inputs.categorical.shape[1] + column]
-            return name, f"category {code}" if code >= 0 else "rare categories"
+            return name, f"category {self.inputs.category(column, code) or code}" if code >= 0 else "rare categories"
         asked = self.sets[place - len(self.categories)]
         return self.names[asked.column], asked.words
 

@@ -110,7 +110,8 @@ def shown(inputs: Inputs, columns: Columns, withheld: Collection[str], what: str
     cardinalities = tuple(inputs.cardinalities[place] for place in categories)
     places = [*categories, *(len(inputs.cardinalities) + place for place in numbers)]
     names = tuple(inputs.names[place] for place in places) if inputs.names else ()
-    return Inputs(inputs.categorical[:, categories], inputs.numeric[:, numbers], cardinalities, names)
+    values = tuple(inputs.values[place] for place in categories) if inputs.values else ()
+    return Inputs(inputs.categorical[:, categories], inputs.numeric[:, numbers], cardinalities, names, values)
 
 
 # --- what would hold -------------------------------------------------------------------------------------------------

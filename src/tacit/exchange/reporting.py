@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.align.encoder import Inputs
 from tacit.company.aligned import aligned
-from tacit.company.departures import counted_book
+from tacit.company.departures import counted_book, disclosed
 from tacit.company.folder import Folder
 from tacit.company.overrides import overrides
 from tacit.company.verdict import now, run_subject
@@ -60,13 +60,15 @@ def exchange_report(
         raise UsageError(f"{where}: its limit is a bound, and can't be another one afterwards: leave --limit out")
     limit = folder.config.limit if limit is None else limit
     report = _label(folder, where, again, progress) if label else _features(folder, where, limit, again, progress)
-    return report.model_copy(
-        update={"repeat": tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",), "overrides": overrides(where)}
-    )
+    commands = tuple(repeat) or (f"tacit audit {shlex.quote(str(where))}",)
+    return report.model_copy(update={"repeat": commands, "overrides": overrides(where), "disclosed": disclosed(folder)})
 
 
-def _departures(where: Path) -> tuple[Departure, ...]:
-    return tuple(Departure(**one) for one in read_run(where).get("left", ()))
+def _departures(folder: Folder, where: Path) -> tuple[Departure, ...]:
+    """What left in the exchange itself."""
+    before = {(one.what, one.to) for one in disclosed(folder)}
+    left = [Departure(**one) for one in read_run(where)["left"]]
+    return tuple(one for one in left if (one.what, one.to) not in before)
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
         limit=limit,
         verdict="broken" if over else "held",
         worst=_bounding(label_bound.auc),
-        exchange=Exchanged(label_bound=bounded, figures=told, departures=_departures(where), checked=checked),
+        exchange=Exchanged(label_bound=bounded, figures=told, departures=_departures(folder, where), checked=checked),
         not_tested=_NEVER_LABELS,
         assumptions=_ASSUMED_LABELS,
     )
@@ -134,7 +136,7 @@ def _no_label(folder: Folder, where: Path, answers: Answers) -> Report:
         worst=_bounding(label_bound.auc),
         exchange=Exchanged(
             label_bound=bounded or _bounded(folder, label_bound, None), figures=tuple(_private(where)),
-            departures=_departures(where),
+            departures=_departures(folder, where),
         ),
         not_tested=_NEVER_LABELS,
         assumptions=_ASSUMED_LABELS[1:2],
@@ -232,7 +234,7 @@ def _features(folder: Folder, where: Path, limit: float | None, again: bool, pro
         exchange=Exchanged(
             release=_released(folder, codes, audit),
             figures=tuple(one for one in held_out if one is not None),
-            departures=_departures(where),
+            departures=_departures(folder, where),
         ),
         not_tested=_NEVER_FEATURES,
         assumptions=(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from tacit.company.departures import note_alignments
 from tacit.company.folder import Folder
 from tacit.company.overrides import restored, vouch
 from tacit.company.status import Status, cause
@@ -50,6 +51,7 @@ def train_one_shot(
         try:
             vouch(where, no_split_run)
             answered = restored(where, status.log, after_restore)
+            note_alignments(folder, status)
             if folder.config.role == "label":
                 outcome: LabelOutcome | FeatureOutcome = label_party.train_label(folder, telling, answered)
             else:

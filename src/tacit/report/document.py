@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat, model_validator
 
-from tacit.report.exchanged import Exchanged, Missable, Part, told
+from tacit.report.exchanged import Departure, Exchanged, Missable, Part, told
 
 Measured = Literal["leak_auc", "variance_read", "attribute_auc"]
 """What a figure is: of labels, of features, of a private attribute."""
@@ -27,6 +27,13 @@ class Subject(Part):
     peers: tuple[str, ...] = told("who received them.", ())
     contract: str | None = told("digest of the contract.", None)
     alignment: str | None = told("name of the alignment.", None)
+    label: str | None = told("the column that is learnt, of a label party.", None)
+    positive: str | None = told("of two classes, the label that counts as 1, where the contract names it.", None)
+    classes: tuple[str, ...] = told("of more classes, what the contract calls them, from class 0 on.", ())
+    table: str | None = told("the party's table, as its settings name it.", None)
+    ids: tuple[str, ...] = told("the columns of it that name a row.", ())
+    columns: tuple[str, ...] = told("its columns that are learnt from.", ())
+    common: int | None = told("rows that all parties have.", None)
     protection: str | None = told(
         "what was done to the messages, as it is spelled; None where that is not known.", None
     )
@@ -145,6 +152,11 @@ class Report(Part):
     overrides: tuple[Override, ...] = told("on record.", ())
     exchange: Exchanged | None = told(
         "what there is to say of a training in one exchange; None of one step by step, and of files.", None
+    )
+    disclosed: tuple[Departure, ...] = told(
+        "what left beside the messages that `exchange` lists: the alignment first, which tells a partner which of its "
+        "ids are common; what a split run sent; predictions so far.",
+        (),
     )
     not_tested: tuple[NotTested, ...] = told("what was not tried.", ())
     assumptions: tuple[str, ...] = told("under which the figures hold.", ())

@@ -31,7 +31,7 @@ class Departure(Part):
     what: str = told("it was.")
     to: str = told("whom it went to.")
     rows: int = told("that it is about.")
-    bytes: int = told("of it, without what the wire adds.")
+    bytes: int | None = told("of it, without what the wire adds; None where nobody counted them.", None)
 
 
 class Figure(Part):

@@ -8,7 +8,7 @@ from tacit.report.document import Report
 from tacit.report.exchanged import Bounded, ColumnRead, Figure, Released
 from tacit.report.measures import MEASURES, Judged
 from tacit.report.plots import Mark, interval, scale
-from tacit.report.words import STAMPS, Headline, decimals
+from tacit.report.words import STAMPS, Headline, alarm, decimals, sent_of
 
 _LONGEST = 400  # letters of exact parameters that are shown; report.json has all
 _QUESTIONS = {
@@ -36,6 +36,7 @@ def content(report: Report) -> dict[str, object]:
         "figures": [(figure, _bar(figure)) for figure in exchange.figures],
         "parameters": "" if exchange.label_bound is None else exchange.label_bound.parameters[:_LONGEST],
         "asked": asked,
+        "sent": sent_of(report),
     }
 
 
@@ -59,7 +60,7 @@ def _label_bound(report: Report, label_bound: Bounded) -> Headline:
 def _release(report: Report, release: Released) -> Headline:
     stamp, tone = STAMPS[report.verdict]
     worst = release.columns[0] if release.columns else None
-    most = "nothing, for nothing was asked" if worst is None else f"{worst.column!r}, {asked(worst.question)}"
+    most = "nothing, for nothing was asked" if worst is None else _named(worst)
     limit = {
         "held": f"The limit of {decimals(report.limit)} was held before anything left",
         "broken": f"The limit of {decimals(report.limit)} does not hold for what was sent",
@@ -74,8 +75,14 @@ def _release(report: Report, release: Released) -> Headline:
     verdict = f"{limit}. At most {decimals(release.worst)} was recovered of any column: of {most}."
     return Headline(
         stamp, tone, f"{release.sentence} {verdict}", tuple(meaning), Judged(value, low, release.worst),
-        f"recovered of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}",
+        f"recovered of {most}; 95% interval {decimals(low)} to {decimals(release.worst)}", alarm(release.worst, most),
     )  # fmt: skip
+
+
+def _named(read: ColumnRead) -> str:
+    """What was read of a column, in words: a category by its name."""
+    kind, _, name = read.question.partition(" ")
+    return f"{read.column} = {name}" if kind == "category" else f"{read.column!r}, {asked(read.question)}"
 
 
 def asked(question: str) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tacit.report.document import Decision, Leak, LiveCurve, Moment, Report
 from tacit.report.measures import MEASURES, Judged, Measure, judged, main_measure, upper_end
 from tacit.report.plots import SERIES, Mark, curves, interval, scale
-from tacit.report.words import decimals, headline, plain_words, spelled, when
+from tacit.report.words import decimals, headline, plain_words, sent_of, spelled, when
 
 _MOST_ROWS = 30  # of a table by epoch, before ordinary epochs are left out
 _GROUPS = {
@@ -56,7 +56,7 @@ def content(report: Report) -> dict[str, object]:
         "scale": scale(measure, head.figure, limit, title="The worst attack on a scale from nothing to everything"),
         "groups": _groups(report), "baselines": any(leak.baseline is not None for leak in report.leaks),
         "layers": sorted({leak.layer for leak in report.leaks}), **_over_time(report), "charts": _charts(report),
-        "plain_words": plain_words, "spelled": spelled,
+        "plain_words": plain_words, "spelled": spelled, "sent": sent_of(report),
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tacit.disk import write as write_file
 from tacit.errors import UsageError
 from tacit.report import one_shot, page
 from tacit.report.document import Report
-from tacit.report.words import count, when
+from tacit.report.words import count, signed, told, when
 
 
 def write(report: Report, folder: Path) -> tuple[Path, Path]:
@@ -36,7 +36,7 @@ def render(report: Report) -> str:
     name, content = ("page", page.content) if report.exchange is None else ("one_shot", one_shot.content)
     return template(f"{name}.html.j2").render(
         content(report), report=report, digest=hashlib.sha256(as_json(report).encode()).hexdigest(),
-        made=when(report.made),
+        made=when(report.made), signed=signed(report), told=told,
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def read_all(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[d
             for event in events
             if event["event"] == "part" and type(event.get("part")) is str
         ]
-        status["left"] = _left(events)
+    status["left"] = _left(events)
     try:
         decisions = seals.read(folder / GATE, shown=True)
     except (OSError, StorageError) as error:
@@ -126,7 +126,7 @@ def _events(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 
 
 def _left(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What left this party in one exchange, each thing once: what, to whom, when, of how many rows, how many bytes."""
+    """What left this party for a run, each thing once: what, to whom, when, of how many rows, how many bytes."""
     left: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
         if event["event"] == "left" and all(type(event.get(name)) is kind for name, kind in _LEFT.items()):

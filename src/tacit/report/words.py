@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from tacit.report.document import Leak, Report
+from tacit.report.exchanged import Departure
 from tacit.report.measures import MEASURES, Judged, judged, main_measure, upper_end
 
 STAMPS = {
     "held": ("Limit held", "good"),
     "broken": ("Limit broken", "bad"),
-    "no limit": ("No limit set", "open"),
+    "no limit": ("No limit set", "bad"),
     "not judged": ("Not judged", "open"),
 }
+_NEARLY_ALL = 0.9  # of a figure from nothing, 0, to everything, 1
+_NAMED = 6  # columns that are named on the first page
 _GRANTED = {
     "known.labels": "the labels that it is told",
     "known.positive_gradient": "the bare gradient of a positive example",
@@ -35,13 +39,71 @@ class Headline:
     meaning: tuple[str, ...]  # what the figure means, a sentence each
     figure: Judged | None  # the worst attack as the limit judges it; None where none ran
     under: str = ""  # what the figure is, where the template does not say it
+    alarm: str = ""  # what is so bad that it is told in red, whatever the limit is
 
 
 def headline(report: Report) -> Headline:
     """The verdict, and what the worst attack's figure means."""
     stamp, tone = STAMPS[report.verdict]
     figure = None if report.worst is None else judged(report.worst)
-    return Headline(stamp, tone, _verdict(report, figure), _meaning(report, figure), figure)
+    return Headline(
+        stamp, tone, _verdict(report, figure), _meaning(report, figure), figure, alarm=_alarm(report, figure)
+    )
+
+
+def alarm(share: float, what: str) -> str:
+    """The sentence about nearly everything being read, where it is: a share from 0, nothing, to 1.
+
+    >>> alarm(0.95, "'town'"), alarm(0.5, "'town'")
+    ("Nearly everything can be read of 'town'.", '')
+    """
+    return f"Nearly everything can be read of {what}." if share >= _NEARLY_ALL else ""
+
+
+def _alarm(report: Report, figure: Judged | None) -> str:
+    if figure is None:
+        return ""
+    measure = main_measure(report)
+    return alarm(MEASURES[measure].share(figure.value), "the labels" if measure == "leak_auc" else "the columns")
+
+
+def signed(report: Report) -> str:
+    """What a report on a party's own run is about: the label and its classes, the table, its ids, the common rows."""
+    about = report.subject
+    if about.common is None:
+        return ""
+    if about.role == "label":
+        what = "labels" if about.label is None else f"the label {about.label!r}"
+        if about.positive is not None:
+            what += f", of which {about.positive!r} counts as 1,"
+        elif about.classes:
+            what += f", which is one of {_listed(about.classes)},"
+    else:
+        what = f"{count(len(about.columns), 'column')} ({_listed(about.columns)})" if about.columns else "columns"
+    table = "" if about.table is None else f" in {about.table}"
+    by = f" by {_listed(about.ids)}" if about.ids else ""
+    have = "has" if len(about.peers) == 1 else "have"
+    return f"About {what}{table}: of the {about.common:,} rows that {_listed(about.peers, str)} {have} as well{by}."
+
+
+def _listed(names: Sequence[str], spelled: Callable[[str], str] = repr) -> str:
+    """Some of the names, the last one after "and"."""
+    shown = [spelled(name) for name in names[:_NAMED]]
+    if len(names) > _NAMED:
+        shown = [*shown[:-1], f"{len(names) - _NAMED + 1} more"]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
+
+
+def sent_of(report: Report) -> list[Departure]:
+    """Everything that left for a run, oldest first: the alignment, the training, predictions."""
+    left = [*report.disclosed, *(() if report.exchange is None else report.exchange.departures)]
+    return sorted(left, key=lambda one: one.time or "")
+
+
+def told(one: Departure) -> str:
+    """When something left, what and to whom, in words."""
+    rows = f", {count(one.rows, 'row')}" if one.rows else ""
+    return f"{when(one.time) if one.time else 'At a time that nobody noted'}, to {one.to}: {one.what}{rows}"
 
 
 def over_limit(report: Report) -> list[Leak]:

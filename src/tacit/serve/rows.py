@@ -7,7 +7,7 @@ opened, not at the first request.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -133,7 +133,7 @@ class FileRows:
         if not parts:
             raise DataError(f"{path} has no rows: name the table with the rows that are asked for")
         codes, numbers = (torch.cat(tensors) for tensors in zip(*(part.tensors for part in parts), strict=True))
-        return Held(facts, pl.concat(ids), Inputs(codes, numbers, parts[0].cardinalities, parts[0].names))
+        return Held(facts, pl.concat(ids), replace(parts[0], categorical=codes, numeric=numbers))
 
 
 # --- what is asked each time -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tacit.align.batches import Plan
 from tacit.audit.inputs import attack_inputs, mean_visits
 from tacit.audit.standard import on_batches, on_visits
 from tacit.company.aligned import aligned
+from tacit.company.departures import disclosed
 from tacit.company.folder import Folder
 from tacit.company.verdict import Missing, Side, input_leaks_of, leaks_of, report_of, run_subject, skipped, versions
 from tacit.contracts import View
@@ -110,6 +111,7 @@ def audit_run(folder: Folder, *, limit: float | None, repeat: Sequence[str] = ()
     subject = run_subject(folder, protection, plan.train_count, width, epochs=contract.epochs, steps=transcript.steps)
     report = report_of(subject, leaks, missing, limit=limit, repeat=repeat)
     report = report if limit is None else report.model_copy(update={"on_limit": config.on_limit})
+    report = report.model_copy(update={"disclosed": disclosed(folder)})
     return with_records(report, folder.run_folder(contract))
 
 

@@ -21,6 +21,7 @@ from tacit.align.batches import Plan, Task
 from tacit.align.tables import tensors_digest
 from tacit.arguments import device_named
 from tacit.company.aligned import Aligned, counted_facts, pin
+from tacit.company.departures import note_alignments
 from tacit.company.facts import SPLIT_RUN
 from tacit.company.facts import SplitRun as Fact
 from tacit.company.folder import Folder
@@ -95,6 +96,7 @@ def started(
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(where / "journal", room=_room(folder)))
         status.update(state="preparing", at_once=True)
+        note_alignments(folder, status)
         said = telling(status)
         if folder.config.data is not None:
             said.gone(rows.missing)
