@@ -199,10 +199,11 @@ def change(made: Companies, columns: Mapping[str, list[Any]]) -> None:
 
 @dataclass
 class Heard:
-    """All that a partner gets, in its order: links, messages, and how each link ended; and when."""
+    """All that a partner gets, in its order: links and messages; when; and how its command ended."""
 
     messages: list[tuple[object, ...]] = field(default_factory=list)
     raw: bytes = b""
+    ended: str = ""  # with which error, if with any
     times: list[float] = field(default_factory=list)  # of the messages, in seconds since the link that they came over
 
     def on(self, link: Link) -> Link:
@@ -250,15 +251,18 @@ class Pair:
         """The other one."""
         return "airport" if self.party == "airline" else "airline"
 
-    def do(self, verb: Verb, fails: str = "", *, refused: bool = False) -> Process:
+    def do(self, verb: Verb, fails: str = "", *, refused: bool = False, kill_at: str = "", count: int = 1) -> Process:
         """Let both give a command; what the partner hears is in `heard`. The party's process, when it has ended.
 
-        `fails` names a call that fails in the process; see `Start`. Where it is `refused` it ends with an error too.
+        `fails` names a call that fails in the process; see `Start`. Where it is `refused` it ends with an error too,
+        and with `kill_at` it is killed at so many passes of that point.
         """
         self.heard, where = Heard(), self.made.path / self.party
         how = self._asked(self.party, verb)
         command = "predict" if verb in ("private", "keyed") else verb
-        process = self.processes.start(Start(str(where), f"{where}.events", command, how=how, fails=fails))
+        process = self.processes.start(
+            Start(str(where), f"{where}.events", command, kill_at, count, how=how, fails=fails)
+        )
 
         def waiting(*_: object) -> None:
             if process.over:
@@ -271,13 +275,14 @@ class Pair:
             patched.setattr(meeting, "listen", lambda *args: self._listening(listen(*args)))
             try:
                 self._act(verb, process, waiting)
-            except (OverError, LinkError, RefusedError):
-                assert fails or refused, process.events
+            except (OverError, LinkError, RefusedError) as error:
+                assert fails or refused or kill_at, process.events
+                self.heard.ended = type(error).__name__
         if verb == "serve":
             process.kill()
         code = process.wait(PATIENCE)
         assert code is not None
-        assert fails or code == (FAILED if refused else -9 if verb == "serve" else 0), process.events
+        assert fails or code == (FAILED if refused else -9 if verb == "serve" or kill_at else 0), process.events
         return process
 
     def _listening(self, server: Any) -> Any:

@@ -240,6 +240,19 @@ def test_a_changed_source_gives_another_digest(source, tmp_path):
     assert inputs_digest(first.inputs, first.labels) == first.digest, "what is in use was overwritten"
 
 
+def test_what_was_prepared_before_is_used_whatever_has_become_of_the_source(tmp_path):
+    first = made(TABLE, tmp_path / "cache")
+    other = stored(TABLE.with_columns(gate=pl.lit(99)).head(7), tmp_path, "csv")
+    for source in (other, tmp_path / "gone.csv"):
+        again = made(source, tmp_path / "cache", rows=None)
+        assert again.digest == first.digest
+        assert torch.equal(again.labels, first.labels)
+    (tmp_path / "cache" / "labels.bin").unlink()
+    for folder, change in (("cache", {}), ("nothing", {}), ("cache", {"train": 299})):
+        with pytest.raises(StorageError, match="is not what this run began with"):
+            made(TABLE, tmp_path / folder, rows=None, **change)
+
+
 def test_a_source_that_changes_while_it_is_read(tmp_path):
     path = stored(TABLE, tmp_path, "parquet")
     with pytest.raises(DataError, match=r"table\.parquet was changed while it was read"):

@@ -12,6 +12,7 @@ from tacit.align.curve import Engine
 from tacit.align.history import History
 from tacit.company.align import align
 from tacit.company.aligned import Log, aligned, facts_of, pin
+from tacit.company.departures import predictions
 from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, dial, said_hello
@@ -72,9 +73,20 @@ def test_an_older_copy_is_refused_before_anybody_is_met_until_somebody_answers_f
 
 
 def test_what_an_older_version_counted_is_refused_by_name(companies):
-    (companies[0].path / "runs" / "alignments.jsonl").write_text("{}\n")
+    """And once it is removed, what was counted under that name is in nobody's way."""
+    folder = companies[0]
+    (folder.path / "runs" / "alignments.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match=r"alignments\.jsonl is that of an older version of Tacit"):
-        companies[0].align()
+        folder.align()
+    older, counted = folder.path / "runs" / "small" / "predictions.jsonl", folder.tally_path_of("predictions")
+    older.parent.mkdir(exist_ok=True)
+    older.write_text("{}\n")
+    counted.parent.mkdir(parents=True, exist_ok=True)
+    counted.write_text(f"{1:020d}\n")
+    with pytest.raises(UsageError, match=r"predictions\.jsonl is that of an older version.*predictions are counted"):
+        predictions(folder).read()
+    older.unlink()
+    assert predictions(folder).read() == []
 
 
 def test_a_run_that_has_begun_keeps_its_rows(companies):

@@ -26,9 +26,13 @@ def _processes(tmp_path_factory):
 
 
 def heard(pair, verb):
-    """What the partner hears; points and matches are made side by side, in any order and whatever labels are."""
-    side_by_side = verb in ("align", "private")
-    return sorted(pair.heard.messages, key=lambda one: str(one[0])) if side_by_side else pair.heard.messages
+    """What the partner hears, and at last how its command ends.
+
+    Points and matches are made side by side, in any order and whatever labels are.
+    """
+    side_by_side, messages = verb in ("align", "private"), pair.heard.messages
+    messages = sorted(messages, key=lambda one: str(one[0])) if side_by_side else messages
+    return [*messages, ("end", pair.heard.ended)]
 
 
 def lived(processes, path, name, world):
@@ -53,7 +57,7 @@ def test_whatever_the_rows_are_the_partner_hears_the_same(name, processes, tmp_p
     """Messages in kind, order, number and size, and the same end, for every verb in which both are at work."""
     seen = [lived(processes, tmp_path / str(seed), name, World(seed)) for seed in (1, 2)]
     assert seen[0] == seen[1]
-    assert all(len(messages) > 2 for messages in seen[0].values())
+    assert all(len(messages) > 3 and messages[-1] == ("end", "") for messages in seen[0].values())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -79,6 +83,44 @@ def test_a_label_that_can_t_be_one_is_refused_wherever_it_stands(verb, where, pr
     assert pair.heard.messages == []
     assert ended.events[-1]["error"] == "LabelsError"
     assert "has the label 7 in the column 'late'" in ended.events[-1]["message"]
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------------
+
+AFTERWARDS = {
+    "a picked row's": (0,), "another row's": (PICKED,), "all of them": range(PICKED + 50), "one that can't be": None,
+}  # fmt: skip
+"""Whose labels are others when a party that was killed starts again."""
+
+
+def relabelled(made, rows):
+    """Give rows of the airline's table the other label; None for a label 7 among those that were picked."""
+    path = made.path / "airline" / "data.parquet"
+    ids = whole()["id"]
+    chosen = pl.col("id").is_in(ids[[0] if rows is None else list(rows)].implode())
+    other = pl.lit(7) if rows is None else 1 - pl.col("late")
+    pl.read_parquet(path).with_columns(late=pl.when(chosen).then(other).otherwise("late")).write_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "count"),
+    [("split", "answer written", 1), ("split", "answer sent", 9), ("one exchange", "answers written", 1),
+     ("one exchange", "flips sent", 1)],
+)  # fmt: skip
+def test_a_party_that_starts_again_goes_on_whatever_its_labels_are_now(name, point, count, processes, tmp_path):
+    """What it sends was settled when it began: whether its door opens would else tell whether a label was changed."""
+    first = Pair(processes, SETTINGS[name].companies(tmp_path / "made"))
+    first.do("align")
+    first.do("train", kill_at=point, count=count)
+    seen, sent = {}, {}
+    for which, rows in {"nobody's": (), **AFTERWARDS}.items():
+        pair = Pair(processes, copied(first.made, tmp_path / which))
+        relabelled(pair.made, rows)
+        ended = pair.do("train", refused=name == "one exchange" and rows is None)
+        seen[which], sent[which] = heard(pair, "train"), pair.heard.raw
+        assert ended.code == 0 or "label 7" in ended.events[-1]["message"]
+    assert all(one == seen["nobody's"] for one in seen.values())
+    assert len(set(sent.values())) == 1
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -196,9 +238,13 @@ def test_an_error_over_labels_units_or_the_book_says_nothing(call, processes, be
 def test_an_error_while_both_are_at_work_says_that_it_is_over(call, processes, before, tmp_path):
     seen = outcomes(processes, before, tmp_path, call)
     assert all(one == seen[0] for one in seen)
-    kind, *_, words = seen[0][-1]
-    assert kind == "refusal"
-    assert json.loads(words) == {"field": STOPPED.field, "reason": str(STOPPED)}
+    assert all(told(one) for one in seen)
+
+
+def told(messages):
+    """Whether the last word was that the party has stopped, in the words that are the same whatever has happened."""
+    kind, *_, words = messages[-2]
+    return kind == "refusal" and json.loads(words) == {"field": STOPPED.field, "reason": str(STOPPED)}
 
 
 @pytest.mark.parametrize("name", ["Account.take", "row_keys"])
@@ -206,5 +252,5 @@ def test_a_service_that_fails_says_so_and_no_more(name, processes, before, tmp_p
     """Of the feature party, which goes on serving."""
     seen = outcomes(processes, before, tmp_path, Call(ONE, "serve", f"tacit.serve.answering:{name}", party="airport"))
     assert all(one == seen[0] for one in seen)
-    kind, *_, words = seen[0][-1]
+    kind, *_, words = seen[0][-2]
     assert (kind, json.loads(words)["field"]) == ("refusal", "failure")

@@ -101,7 +101,7 @@ def test_a_count_that_is_gone_is_missed(folder):
     where = run_of(folder)
     marked(folder, where, 1)
     account(folder, where).take(1)
-    for book in ("served-small", "predictions"):
+    for book in ("served-small", "predicted"):
         folder.tally_path_of(book).unlink()
     with pytest.raises(StorageError, match=r"is gone or another one's.*TACIT_STATE"):
         Marks(folder, where)

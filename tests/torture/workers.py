@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import resource
 import selectors
 import signal
@@ -71,7 +72,8 @@ class Start:
         chunk: bytes of an embedding that are sent at a time in one exchange, or its rows for a prediction, which then
             scores 256 of them at a time; 0 for as many as always.
         fails: "MODULE:NAME NUMBER ERROR", a call that fails, which one of them, and the name of what it raises, with
-            `SECRET` in its words; "" for none.
+            `SECRET` in its words; "" for none. In the place of a call, "reads" is each reading of the party's table,
+            its file of facts, a book or what is counted outside its folder, and of what a run keeps of labels.
     """
 
     folder: str
@@ -126,7 +128,9 @@ def work(start: Start) -> int:
     events = _Events(start.events)
     events.tell("started", verb=start.verb)
     os.environ["TACIT_STATE"] = state_of(start.folder)
-    if start.fails:
+    if start.fails.startswith("reads"):
+        _let_reading_fail(start, events)
+    elif start.fails:
         _let_fail(*start.fails.split())
     if start.version:
         split_run.__version__ = start.version  # type: ignore[attr-defined]
@@ -153,6 +157,34 @@ def work(start: Start) -> int:
     return 0
 
 
+_OWN = re.compile(r"/(data\.|facts\.sqlite|coins/|embeddings/)|/runs/\w+/(inputs/labels|transcript/|gate)|-state/")
+
+
+def _let_reading_fail(start: Start, events: _Events) -> None:
+    """Have a reading of what belongs to the party alone fail; those before it, and itself, are told of."""
+    _, number, error = start.fails.split()
+    made, left, real = _error(error), [int(number)], sources._open
+
+    def look(path: object) -> None:
+        there = str(path).startswith(start.folder) and _OWN.search(str(path).removeprefix(start.folder))
+        if there and left[0] > 0:
+            left[0] -= 1
+            events.tell("read", path=str(path))
+            if not left[0]:
+                raise made(SECRET)
+
+    def opened(source: Any, *more: Any) -> Any:  # by polars, of which Python hears nothing
+        look(source)
+        return real(source, *more)
+
+    sources._open = opened  # type: ignore[assignment]
+    sys.addaudithook(lambda event, args: look(args[0]) if event in ("open", "sqlite3.connect") else None)
+
+
+def _error(name: str) -> Any:
+    return getattr(errors, name, None) or getattr(builtins, name)
+
+
 def _let_fail(where: str, number: str, error: str) -> None:
     """Have a call fail."""
     module, _, path = where.partition(":")
@@ -160,7 +192,7 @@ def _let_fail(where: str, number: str, error: str) -> None:
     *inner, name = path.split(".")
     for part in inner:
         owner = getattr(owner, part)
-    real, made, left = getattr(owner, name), getattr(errors, error, None) or getattr(builtins, error), [int(number)]
+    real, made, left = getattr(owner, name), _error(error), [int(number)]
 
     def fails(*args: Any, **more: Any) -> Any:
         left[0] -= 1

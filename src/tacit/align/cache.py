@@ -36,7 +36,7 @@ from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
 from tacit.align.sources import blocks, rows_error
 from tacit.align.tables import PLAIN, Spelling, inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import held, storing, sync_folder, write, write_json
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, StorageError, UsageError
 from tacit.progress import Count
 
 MANIFEST = "manifest.json"
@@ -63,7 +63,7 @@ class Prepared:
 
 def prepare(
     source: str | Path,
-    rows: NDArray[np.int64],
+    rows: NDArray[np.int64] | None,
     columns: Columns,
     folder: str | Path,
     *,
@@ -82,7 +82,8 @@ def prepare(
     Args:
         source: a `.parquet`, `.csv` or `.tsv` file with a header.
         rows: row numbers in the source, each once, in the common order; may be a memory map. Of a row -1, which the
-            source no longer has, all values are missing.
+            source no longer has, all values are missing. None for what was prepared before, whatever has become of the
+            source since; a `StorageError` where that is not there whole.
         columns: which columns to use, and how.
         folder: of the cache, which belongs to it alone.
         train: how many of the rows, the first ones, are for training: the encoder learns from them alone.
@@ -91,7 +92,7 @@ def prepare(
         spelling: what the label's column calls its classes.
         progress: see `Count`.
     """
-    if rows.ndim != 1 or rows.dtype != np.int64 or not 0 < train <= len(rows):
+    if rows is not None and (rows.ndim != 1 or rows.dtype != np.int64 or not 0 < train <= len(rows)):
         raise UsageError(
             f"{train} training rows of {rows.dtype} {rows.shape}: pass row numbers as a line of int64, and at least "
             "one of them for training"
@@ -106,16 +107,24 @@ def prepare(
         "loss": None if label is None else loss,
         "spelling": None if label is None else [spelling.positive, list(spelling.names)],
         "train": train,
-        "rows": _rows_digest(rows),
-        "source": file_facts(Path(source)),
     }
+    folder = Path(folder)
+    if rows is None:
+        with busy(folder):
+            found = reused(folder, facts)
+        if found is None:
+            raise StorageError(
+                f"{folder} is not what this run began with, or party.toml names other columns now: bring both back "
+                "as they were, or start a new run under another name"
+            )
+        return found
+    facts |= {"rows": _rows_digest(rows), "source": file_facts(Path(source))}
 
     def read() -> Iterator[pl.DataFrame]:
         yield from blocks(source, names)
         if file_facts(Path(source)) != facts["source"]:
             raise DataError(f"{source} was changed while it was read: wait until it is whole, and start again")
 
-    folder = Path(folder)
     with busy(folder):
         found = reused(folder, facts)
         if found is not None:
@@ -313,10 +322,10 @@ def emptied(folder: Path) -> Iterator[None]:
 
 
 def reused(folder: Path, facts: Facts) -> Prepared | None:
-    """Inputs that were made there of the same facts; None where there are none, or none that are whole."""
+    """Inputs that were made there of these facts; None where there are none, or none that are whole."""
     try:
         about = json.loads((folder / MANIFEST).read_bytes())
-        if about["facts"] != facts:
+        if any(about["facts"][name] != fact for name, fact in facts.items()):
             return None
         encoder = None
         if about["encoder"] is not None:

@@ -172,12 +172,7 @@ class Work:
     @classmethod
     def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:
         """That of a party with these ids; every alignment counts, whatever for."""
-        probing, older = folder.config.align, folder.path / "runs" / "alignments.jsonl"
-        if older.exists():
-            raise UsageError(
-                f"{older} is that of an older version of Tacit, and what it counted is in no limit of this one: remove "
-                "it, and alignments are counted anew from here on"
-            )
+        probing = folder.config.align
         history = History(Log(folder, ALIGNMENT), runs=probing.runs_a_month, allow_edits=probing.allow_edits)
         return cls(folder, folder.terms, own, engine, history, progress)
 

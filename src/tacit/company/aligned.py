@@ -110,7 +110,8 @@ class Aligned:
     @property
     def keys(self) -> Keys:
         """For each common row a key of its id, whatever else is in the table.  (count, 16)"""
-        return self.found(self._folder.data).keys
+        found = next(iter(self._looked_up.values()), None)
+        return facts_of(self._folder).keys(self._alignment)[: self.count] if found is None else found.keys
 
 
 def facts_of(folder: Folder) -> Facts:
@@ -139,11 +140,22 @@ _COUNTED = {
 }
 
 
+_TALLIES = {SPLIT_RUN: "split-runs", ALIGNMENT: "alignments", PREDICTION: "predicted"}
+"""The names of these counts; "predictions" was that of an older version's, over files that are no longer read."""
+
+_OLDER = {ALIGNMENT: "runs/alignments.jsonl", PREDICTION: "runs/*/predictions.jsonl"}
+
+
 @contextmanager
 def counted_facts(folder: Folder, kind: str, restored: Restored | None = None) -> Iterator[Facts]:
     """The party's file of facts, which has forgotten no record of this kind: they are counted apart from the folder."""
+    for older in folder.path.glob(_OLDER[kind]) if kind in _OLDER else ():
+        raise UsageError(
+            f"{older} is that of an older version of Tacit, and what it counted is in no limit of this one: remove it, "
+            f"and {kind}s are counted anew from here on"
+        )
     facts = facts_of(folder)
-    tally = Tally(folder.tally_path_of(f"{kind.replace(' ', '-')}s"), restored, _COUNTED[kind])
+    tally = Tally(folder.tally_path_of(_TALLIES[kind]), restored, _COUNTED[kind])
     with tally.around(lambda: facts.count(kind)):
         yield facts
 

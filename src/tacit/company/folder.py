@@ -260,8 +260,8 @@ class Folder:
     def tally_path_of(self, book: str) -> Path:
         """Where the entries of one of the party's books are counted, beside what was sent in its runs.
 
-        They are "split-runs"; "coins", the releases of its labels; "embeddings", those that it sent;
-        "predictions", what was sent for them; "served-RUN", the rows of a run that left for serving.
+        They are "split-runs"; "alignments"; "coins", the releases of its labels; "embeddings", those that it sent;
+        "predicted", what was sent for predictions; "served-RUN", the rows of a run that left for serving.
         """
         return self._counted_apart(book, f" of the {book}".encode())
 

@@ -156,6 +156,14 @@ class Telling:
             self.status.update(gone=rows, at_once=True)
 
 
+def gone_before(folder: Path) -> dict[str, Any]:
+    """How many rows the table no longer had when the run in a folder was begun, as its status says."""
+    with suppress(OSError, ValueError):
+        said = json.loads((folder / _FILE).read_bytes())
+        return {name: said[name] for name in ("gone",) if name in said}
+    return {}
+
+
 def cause(error: Exception) -> str:
     """Why a run has stopped, for its owner alone."""
     return str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"

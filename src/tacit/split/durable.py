@@ -15,6 +15,9 @@ from tacit.split.checkpoint import Checkpoint, Checkpoints
 from tacit.split.correspondence import Correspondence
 from tacit.split.journal import Journal
 
+BEGUN = "begun"
+"""The file in a run's folder that says that the run has begun."""
+
 
 @dataclass
 class Durable:
@@ -37,7 +40,7 @@ class Durable:
     @property
     def _mark(self) -> Path:
         """Beside the checkpoints: that the run has begun, even when all else is gone."""
-        return self.checkpoints.folder.parent / "begun"
+        return self.checkpoints.folder.parent / BEGUN
 
     @property
     def begun(self) -> bool:

@@ -23,6 +23,7 @@ from tacit.config import Contract, meets
 from tacit.contracts import Link, Protected, Protection
 from tacit.errors import LimitError, RefusedError, UsageError
 from tacit.labels.records import keyed
+from tacit.split.durable import BEGUN
 from tacit.split.exactly_once import AnsweringChannel
 from tacit.split.gate import Gate
 from tacit.split.gates import GradientGate
@@ -152,9 +153,10 @@ def build_label_party(
 
 def _from_settings(folder: Folder, rows: Aligned, plan: Plan) -> tuple[LabelParty, bytes]:
     config, contract = folder.config, folder.contract
+    where = folder.run_folder(contract)
     prepared = prepare(
-        folder.data, rows.rows, columns_of(folder), folder.run_folder(contract) / "inputs", train=plan.train_count,
-        label=folder.table.label, loss=contract.loss, spelling=spelling_of(folder),
+        folder.data, None if (where / BEGUN).exists() else rows.rows, columns_of(folder), where / "inputs",
+        train=plan.train_count, label=folder.table.label, loss=contract.loss, spelling=spelling_of(folder),
     )  # fmt: skip
     gradient = config.protect.gradient
     assert prepared.labels is not None

@@ -20,14 +20,14 @@ from tacit._version import __version__
 from tacit.align.batches import Plan, Task
 from tacit.align.tables import tensors_digest
 from tacit.arguments import device_named
-from tacit.company.aligned import Aligned, counted_facts, pin
+from tacit.company.aligned import Aligned, aligned, counted_facts, pin
 from tacit.company.departures import note_alignments
 from tacit.company.facts import SPLIT_RUN
 from tacit.company.facts import SplitRun as Fact
 from tacit.company.folder import Folder
 from tacit.company.overrides import restored
 from tacit.company.split_history import label_of
-from tacit.company.status import Status, Telling, cause
+from tacit.company.status import Status, Telling, cause, gone_before
 from tacit.config import Contract, Terms
 from tacit.disk import write
 from tacit.errors import LimitError, StorageError, UsageError
@@ -35,7 +35,7 @@ from tacit.labels.tally import Restored, Tally
 from tacit.report import seals
 from tacit.report.run_files import GATE, OVERRIDES
 from tacit.split.checkpoint import Checkpoints
-from tacit.split.durable import Durable
+from tacit.split.durable import BEGUN, Durable
 from tacit.split.feature_party import FeatureParty
 from tacit.split.guard import Guard
 from tacit.split.handshake import Hello
@@ -88,17 +88,22 @@ def started(
     folder: Folder, telling: Callable[[Status], Telling], progress: Turned, after_restore: tuple[str, str] | None
 ) -> Iterator[SplitRun]:
     """One start of a training, which no other process may run; a limit that is passed in it is told in its status."""
-    contract, rows = folder.contract, pin(folder)
-    where, plan = begin(folder, contract), plan_of(contract, rows)
+    contract = folder.contract
+    where = begin(folder, contract)
+    # a label party goes on with what it began with: a label that was changed since is none of its partner's business
+    goes_on = folder.config.role == "label" and (where / BEGUN).exists()
+    rows = aligned(folder) if goes_on else pin(folder)
+    plan = plan_of(contract, rows)
     status = Status(
-        where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps
-    )
+        where, run=contract.run, party=folder.config.name, role=folder.config.role, turns=plan.turns, steps=plan.steps,
+        **(gone_before(where) if goes_on else {}),
+    )  # fmt: skip
     with ExitStack() as stack:
         journal = stack.enter_context(Journal(where / "journal", room=_room(folder)))
         status.update(state="preparing", at_once=True)
         note_alignments(folder, status)
         said = telling(status)
-        if folder.config.data is not None:
+        if folder.config.data is not None and not goes_on:
             said.gone(rows.missing)
         try:
             yield SplitRun(folder, rows, plan, journal, said, progress, after_restore, stack)
