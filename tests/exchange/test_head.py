@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import roc_auc_score
 from skops.io import dump
 
+from tacit.align.encoder import Inputs
 from tacit.errors import DataError, LabelsError, TensorError, UsageError
 from tacit.exchange.cells import Cells
 from tacit.exchange.head import HEADS, fit_head, load_head
@@ -28,6 +30,20 @@ def test_a_head_learns_from_the_embedding(kind, made_up, codes):
     assert found.shape == (600,)
     assert ((found >= 0) & (found <= 1)).all()
     assert roc_auc_score(made_up.labels[made_up.train :], found) > 0.85
+
+
+@pytest.mark.parametrize("bits", [1, 3, 5])
+def test_a_network_makes_as_much_of_few_cells_beside_own_columns_as_trees_do(bits):
+    draw, rows, train = np.random.default_rng(0), 6000, 3000
+    z, noise = draw.normal(size=(rows, 1)), draw.normal(size=(rows, 8)).astype(np.float32)
+    labels = (draw.random(rows) < 1 / (1 + np.exp(2 - 1.5 * z[:, 0]))).astype(int)
+    own = Inputs(torch.zeros(rows, 0, dtype=torch.int64), torch.from_numpy(noise), ())
+    codes, test = Cells.fit(z[:train], bits=bits, smallest=0.02).code(z), slice(train, None)
+    trees, network = (
+        roc_auc_score(labels[test], fit_head(kind, codes, own, labels, train=train).predict(codes[test], own[test]))
+        for kind in HEADS
+    )
+    assert network > trees - 0.02
 
 
 @pytest.mark.parametrize("kind", HEADS)

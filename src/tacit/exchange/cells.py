@@ -1,8 +1,10 @@
 """Cells of a score: a row is sent as the number of the cell that it lies in, never as the score itself.
 
 The first number of an embedding, the score, is cut where its cells keep most information about what was received of
-labels: the labels' isotonic rates by rank, then the dynamic programme over where to cut. All other numbers, and those
-of an embedding that no label had a part in, are cut in equal shares.
+labels: their rates by score, then the dynamic programme over where to cut. Rates are a logistic curve of the score (a
+line of numbers), from which what was received of neighbouring rows departs as far as it surely does: a coin's noise
+alone would move cuts to where it happens to be large. All other numbers, and those of an embedding that no label had a
+part in, are cut in equal shares.
 
 >>> cells = Cells.fit(np.array([[0.0], [1.0], [2.0], [4.0]]), bits=1, smallest=0.25)
 >>> cells.code(np.array([[-9.0], [1.0], [2.0], [99.0]])).ravel().tolist()
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.isotonic import isotonic_regression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from tacit.errors import DataError, TensorError
 from tacit.exchange._rows import Target as Target
@@ -120,10 +123,47 @@ def _informative(score: Numbers, received: Target, most: int, smallest: float) -
     starts = np.unique(starts)
     size = np.diff(np.append(starts, rows)).astype(np.float64)
     sums = np.add.reduceat(_indicators(received)[order], starts, axis=0)
-    if sums.shape[1] == 1:  # what is received rises with the score
-        sums = isotonic_regression(sums[:, 0] / size, sample_weight=size)[:, None] * size[:, None]
+    sums = _rates(np.add.reduceat(ordered.astype(np.float64), starts) / size, size, sums, received) * size[:, None]
     kept = _kept(size, sums, numbers=received.classes is None)
     return _between(ordered, starts[_cuts(size, kept, most, math.ceil(smallest * rows))])
+
+
+def _rates(
+    score: NDArray[np.float64], size: NDArray[np.float64], sums: NDArray[np.float64], received: Target
+) -> NDArray[np.float64]:
+    """The rate of what was received in each group of rows, drawn to a curve of the score as far as chance may explain
+    the difference (empirical Bayes). Rates of two classes and numbers rise with the score.  (groups, columns)
+    """
+    means = sums / size[:, None]
+    curve, spread = _curve(score, size, means, received)
+    beyond = (size[:, None] * np.square(means - curve) / spread).sum() - means.size  # 0 where all of it is chance
+    true = min(max(beyond, 0.0) / max(float((size - 1).sum()) * means.shape[1], 1.0), 1.0)  # in units of the spread
+    weight = true / (true + (1 - true) / size[:, None])
+    rates = curve + weight * (means - curve)
+    if rates.shape[1] == 1:
+        rates = isotonic_regression(rates[:, 0], sample_weight=size)[:, None]
+    return np.asarray(rates)
+
+
+def _curve(
+    score: NDArray[np.float64], size: NDArray[np.float64], means: NDArray[np.float64], received: Target
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What the score alone says of each group's rates, and the variance of one row about that.  (groups, columns)"""
+    level = (score - np.average(score, weights=size))[:, None]
+    level /= max(float(np.sqrt(np.average(np.square(level[:, 0]), weights=size))), 1e-12)
+    if received.classes is None:
+        curve = LinearRegression().fit(level, means, size).predict(level)
+        return curve, np.full_like(curve, max(float(received.values.var()), 1e-12))
+    every = means if means.shape[1] > 1 else np.concatenate([1 - means, means], axis=1)
+    seen = np.flatnonzero(every.any(axis=0))
+    if len(seen) < 2:  # one class alone: there is nothing to tell apart
+        return means, np.ones_like(means)
+    groups, weight = len(level), (size[:, None] * every[:, seen]).T.ravel()
+    model = LogisticRegression(C=1e6).fit(np.tile(level, (len(seen), 1)), np.repeat(seen, groups), weight)
+    curve = np.zeros_like(every)
+    curve[:, seen] = model.predict_proba(level)
+    curve = curve[:, -means.shape[1] :]
+    return curve, np.maximum(curve * (1 - curve), 1e-9)
 
 
 def _indicators(received: Target) -> NDArray[np.float64]:

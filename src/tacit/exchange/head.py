@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Shape:
     def check(self, codes: NDArray[np.uint8] | None, own: Inputs | None) -> None:
         """Refuse rows that the head was not fitted for."""
         if codes is not None and (codes.ndim != 2 or codes.dtype != np.uint8):
-            raise TensorError(f"codes must be ranks of shape (rows, width) and dtype uint8, not {codes.dtype}")
+            raise TensorError(f"codes must be cells of shape (rows, width) and dtype uint8, not {codes.dtype}")
         if codes is None and own is None:
             raise UsageError("there are neither codes nor own columns: pass at least one, if only to count the rows")
         if codes is not None and own is not None and len(codes) != len(own):
@@ -73,7 +74,7 @@ class Shape:
             raise TensorError(f"the head was fitted for {self}, not for {Shape.of(codes, own, self.classes)}")
 
 
-Codes = NDArray[np.uint8] | None  # the embedding in ranks; None for the fallback (rows, width)
+Codes = NDArray[np.uint8] | None  # the embedding in cells; None for the fallback (rows, width)
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
 
     Args:
         kind: "trees", "network", an object with `fit` and `predict_proba` (`predict` for numbers), a factory of such
-            objects, or an `nn.Module` that makes hidden units of rows: of numbers and ranks, or, where own columns have
-            categories, of their codes and of these. It is copied.
+            objects, or an `nn.Module` that makes hidden units of rows: of numbers and cells, or, where own columns have
+            categories, of their codes and of these. It is copied. Networks get cells with mean 0 and variance 1.
         labels: classes from 0 on, -1 where there is none; numbers, NaN where there is none.  (rows,) or (train,)
         classes: how many there are; None for numbers.
         device: where a network is fitted: "cpu", "cuda", or "auto" for CUDA where there is one.
@@ -137,7 +138,8 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
         return TreesHead(shape, grown)
     if kind == "network" or isinstance(kind, nn.Module):
         ours, places = kind == "network", torch.from_numpy(known)
-        tensors = [tensor[places] for tensor in _tensors(codes, own, ours)]
+        cells = _Scaling.of(codes, known)
+        tensors = [tensor[places] for tensor in _tensors(codes, own, ours, cells)]
         sizes = () if own is None else own.cardinalities
         where = device_of(device)
         with same_draws(seed, threads, where):
@@ -146,7 +148,7 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
             fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress, device=where)
         numbers = classes is None
         shift, scale = (float(target.values.mean()), float(target.values.std()) or 1.0) if numbers else (0.0, 1.0)
-        return NetworkHead(shape, net, shift, scale)
+        return NetworkHead(shape, net, shift, scale, cells)
     if isinstance(kind, str):
         raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
     rows = None if own is None else own[torch.from_numpy(known)]
@@ -188,15 +190,42 @@ class TreesHead(Head):
 
 
 @dataclass(frozen=True)
+class _Scaling:
+    """What gives the cells of training rows mean 0 and variance 1, of however many bits they are."""
+
+    means: tuple[float, ...] = ()  # of each number
+    spreads: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, codes: Codes, rows: NDArray[np.intp]) -> _Scaling:
+        """That of these rows; of the fallback there is none."""
+        every, means, spreads = np.arange(256), [], []
+        for place in range(0 if codes is None else codes.shape[1]):
+            assert codes is not None  # else it has no number
+            share = np.bincount(codes[rows, place], minlength=256) / len(rows)
+            means.append(float(share @ every))
+            spreads.append(math.sqrt(share @ np.square(every - means[-1])) or 1.0)
+        return cls(tuple(means), tuple(spreads))
+
+    def scaled(self, codes: NDArray[np.uint8]) -> Tensor:
+        """Any rows' cells in these units."""
+        numbers = codes.astype(np.float32)
+        numbers -= np.array(self.means, np.float32)
+        numbers /= np.array(self.spreads, np.float32)
+        return torch.from_numpy(numbers)
+
+
+@dataclass(frozen=True)
 class NetworkHead(Head):
     """A small network."""
 
     net: Scorer  # rows to scores
     shift: float = 0.0  # what is added to a score of numbers
     scale: float = 1.0  # what it is multiplied with before
+    cells: _Scaling = _Scaling()
 
     def _predicted(self, codes: Codes, own: Inputs | None, threads: int) -> NDArray[np.float64]:
-        scores = scores_of(self.net, _tensors(codes, own, isinstance(self.net.trunk, TableTrunk)))
+        scores = scores_of(self.net, _tensors(codes, own, isinstance(self.net.trunk, TableTrunk), self.cells))
         return _linked(scores * self.scale + self.shift, self.shape)
 
     def save(self, folder: Path) -> None:
@@ -204,7 +233,10 @@ class NetworkHead(Head):
         trunk = self.net.trunk
         if not isinstance(trunk, TableTrunk):
             raise UsageError("the head is a module of your own, which only you can build again: save its weights")
-        _save_state(folder, "network", self.shape, trunk=trunk.shape, shift=self.shift, scale=self.scale)
+        _save_state(
+            folder, "network", self.shape, trunk=trunk.shape, shift=self.shift, scale=self.scale,
+            cells=[self.cells.means, self.cells.spreads],
+        )  # fmt: skip
         save_file(self.net.state_dict(), folder / _WEIGHTS)
 
     @classmethod
@@ -214,17 +246,20 @@ class NetworkHead(Head):
             trunk = TableTrunk(**state["trunk"])
             net = Scorer(trunk, trunk.width, _outputs(shape))
             net.load_state_dict(load_file(folder / _WEIGHTS))
-            return cls(shape, net.eval(), float(state["shift"]), float(state["scale"]))
+            means, spreads = (tuple(map(float, each)) for each in state["cells"])
+            if len(means) != shape.width or len(spreads) != shape.width:
+                raise ValueError("the cells' scaling is of another width")
+            return cls(shape, net.eval(), float(state["shift"]), float(state["scale"]), _Scaling(means, spreads))
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise DataError(f"{folder} holds no network ({error}): fit again") from None
 
 
-def _tensors(codes: Codes, own: Inputs | None, ours: bool) -> list[Tensor]:
-    """Own codes, and own numbers with ranks from -2 to 2 beside them; a user's module gets codes if there are any."""
+def _tensors(codes: Codes, own: Inputs | None, ours: bool, cells: _Scaling) -> list[Tensor]:
+    """Own codes, and own numbers with scaled cells beside them; a user's module gets codes if there are any."""
     rows = len(own) if own is not None else 0 if codes is None else len(codes)
     categorical = torch.zeros(rows, 0, dtype=torch.int64) if own is None else own.categorical
     numbers = [] if own is None else [own.numeric]
-    numbers += [] if codes is None else [torch.from_numpy(codes.astype(np.float32) / 63.75 - 2)]
+    numbers += [] if codes is None else [cells.scaled(codes)]
     plain = torch.cat(numbers, dim=1) if numbers else torch.zeros(rows, 0)
     return [categorical, plain] if ours or categorical.shape[1] else [plain]
 
