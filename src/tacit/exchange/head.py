@@ -138,8 +138,8 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
         return TreesHead(shape, grown)
     if kind == "network" or isinstance(kind, nn.Module):
         ours, places = kind == "network", torch.from_numpy(known)
-        cells = _Scaling.of(codes, known)
-        tensors = [tensor[places] for tensor in _tensors(codes, own, ours, cells)]
+        scaling = _Scaling.of(codes, known)
+        tensors = [tensor[places] for tensor in _tensors(codes, own, ours, scaling)]
         sizes = () if own is None else own.cardinalities
         where = device_of(device)
         with same_draws(seed, threads, where):
@@ -148,7 +148,7 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
             fit_scorer(net, tensors, target.scaled, Fitting(), progress=progress, device=where)
         numbers = classes is None
         shift, scale = (float(target.values.mean()), float(target.values.std()) or 1.0) if numbers else (0.0, 1.0)
-        return NetworkHead(shape, net, shift, scale, cells)
+        return NetworkHead(shape, net, shift, scale, scaling)
     if isinstance(kind, str):
         raise UsageError(f"there is no head {kind!r}; there are: {', '.join(HEADS)}, or pass an object or a factory")
     rows = None if own is None else own[torch.from_numpy(known)]
