@@ -292,10 +292,16 @@ def report() -> str:
     return "\n\n".join([f"{HEAD}# Reports", _REPORT, grid(("field", "type", "what it is"), lines)]) + "\n"
 
 
-def papers() -> dict[str, str]:
-    """The papers stand beside the package, in the checkout."""
+def beside(name: str) -> ModuleType:
+    """A module that stands beside the package, in the checkout."""
     sys.path.append(str(DOCS.parent))
-    return importlib.import_module("papers.page").tables()
+    return importlib.import_module(name)
+
+
+def measured() -> dict[str, str]:
+    """What README and the first tutorial show of one comparison of all ways to train."""
+    document = json.loads((DOCS / "comparison.json").read_text())
+    return {f"../{name}": text for name, text in beside("benchmarks.comparison.page").pages(document).items()}
 
 
 def pages() -> dict[str, str]:
@@ -303,7 +309,7 @@ def pages() -> dict[str, str]:
         "ref-api.md": api(),
         "ref-cli.md": command_line(),
         "ref-data-sets.md": data_sets(),
-        "ref-papers.md": filled((DOCS / "ref-papers.md").read_text(), papers()),
+        "ref-papers.md": filled((DOCS / "ref-papers.md").read_text(), beside("papers.page").tables()),
         "ref-party-toml.md": settings(),
         "ref-protocol.md": filled((DOCS / "ref-protocol.md").read_text(), protocol_tables()),
         "ref-report.md": report(),
@@ -313,6 +319,7 @@ def pages() -> dict[str, str]:
         "howto-choose-a-strength.md": filled(
             (DOCS / "howto-choose-a-strength.md").read_text(), {"columns": inspect.getdoc(results)}
         ),
+        **measured(),
     }
 
 

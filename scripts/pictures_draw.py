@@ -31,17 +31,17 @@ text.faint { fill: var(--faint); }
 """
 
 
-def picture(title: str, told: str, height: int, inside: Iterable[Markup]) -> str:
+def picture(title: str, told: str, height: int, inside: Iterable[Markup], width: int = WIDTH) -> str:
     """A whole file; `told` says what is to be seen, for those who can't see it."""
     made = el(
         "svg",
         el("title", title),
         el("desc", told),
         Markup(f"<style>{_STYLE}</style>"),
-        el("rect", width=WIDTH, height=height, rx=8, class_="ground"),
+        el("rect", width=width, height=height, rx=8, class_="ground"),
         *inside,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH} {height}",
+        viewBox=f"0 0 {width} {height}",
         role="img",
     )
     return str(made).replace("><", ">\n<") + "\n"
@@ -96,9 +96,9 @@ def _line(x1: float, y1: float, x2: float, y2: float) -> Markup:
     return el("line", x1=_short(x1), y1=_short(y1), x2=_short(x2), y2=_short(y2), class_="grid")
 
 
-def _path(points: Iterable[tuple[float, float]], style: str, *, closed: bool = False) -> Markup:
-    path = "L".join(f"{_short(x)} {_short(y)}" for x, y in points)
-    return el("path", d=f"M{path}{'Z' if closed else ''}", style=style)
+def path(points: Iterable[tuple[float, float]], style: str, *, closed: bool = False) -> Markup:
+    places = "L".join(f"{_short(x)} {_short(y)}" for x, y in points)
+    return el("path", d=f"M{places}{'Z' if closed else ''}", style=style)
 
 
 # --- histograms ------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _area(panel: Panel, shares: Sequence[float], colour: str) -> Markup:
         points += [(panel.x(low + (place + side) * step), panel.y(share)) for side in (0, 1)]
     points.append((panel.x(high), panel.y(0.0)))
     style = f"fill: var(--{colour}); fill-opacity: .38; stroke: var(--{colour}); stroke-width: 1.3"
-    return _path(points, style, closed=True)
+    return path(points, style, closed=True)
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -181,12 +181,12 @@ def visits(runs: Sequence[tuple[str, Mapping[str, Any]]], limit: float) -> str:
     for name, run in runs:
         seen, colour = run["visits"], run["kind"]
         drawn.append(
-            _path(
+            path(
                 [(panel.x(n), panel.y(value)) for n, value in enumerate(seen, start=1)],
                 f"fill: none; stroke: var(--{colour}); stroke-width: 2.4",
             )
         )
-        drawn += [_dot(panel.x(n), panel.y(value), colour) for n, value in enumerate(seen, start=1)]
+        drawn += [dot(panel.x(n), panel.y(value), colour) for n, value in enumerate(seen, start=1)]
         ends.append((panel.y(seen[-1]), f"{name}: {seen[-1]:.2f}", colour))
     drawn += [words(said, 540, y + 4, fill=colour) for y, said, colour in _apart(ends)]
     told = "; ".join(
@@ -195,9 +195,13 @@ def visits(runs: Sequence[tuple[str, Mapping[str, Any]]], limit: float) -> str:
     return picture(title, told, 352, drawn)
 
 
-def _dot(x: float, y: float, colour: str, *, hollow: bool = False) -> Markup:
+def dot(x: float, y: float, colour: str, *, hollow: bool = False) -> Markup:
     style = f"fill: var(--ground); stroke: var(--{colour}); stroke-width: 1.6" if hollow else f"fill: var(--{colour})"
     return el("circle", cx=_short(x), cy=_short(y), r=4, style=style)
+
+
+def square(x: float, y: float, colour: str) -> Markup:
+    return el("rect", x=_short(x - 4.5), y=_short(y - 4.5), width=9, height=9, style=f"fill: var(--{colour})")
 
 
 def _apart(labels: Sequence[tuple[float, str, str]], least: float = 17.0) -> list[tuple[float, str, str]]:
@@ -230,12 +234,12 @@ def tradeoff(curves: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]], limi
     for place, (kind, (name, runs)) in enumerate(curves.items()):
         points = [_place(panel, run) for run in _by_strength(runs)]
         if len(points) > 1:
-            drawn.append(_path(points, f"fill: none; stroke: var(--{kind}); stroke-width: 1.8"))
-        drawn += [_dot(x, y, kind) for x, y in points]
-        drawn += [_dot(*_place(panel, run["slow"]), kind, hollow=True) for run in runs]
-        drawn += [_dot(584, 74 + 22 * place, kind), words(name, 596, 78 + 22 * place)]
+            drawn.append(path(points, f"fill: none; stroke: var(--{kind}); stroke-width: 1.8"))
+        drawn += [dot(x, y, kind) for x, y in points]
+        drawn += [dot(*_place(panel, run["slow"]), kind, hollow=True) for run in runs]
+        drawn += [dot(584, 74 + 22 * place, kind), words(name, 596, 78 + 22 * place)]
         told += [f"{run['name']}: leak {run['worst']['value']:.2f}, test AUC {run['test_auc']:.3f}" for run in runs]
-    drawn += [_dot(584, 250, "ink", hollow=True), words("a bottom that learns slowly", 596, 254)]
+    drawn += [dot(584, 250, "ink", hollow=True), words("a bottom that learns slowly", 596, 254)]
     drawn += [el("path", d="M576 276H592", style=dashed), words("one that never learns:", 596, 280)]
     drawn.append(words(f"{untrained:.3f}, and no leak", 596, 297))
     return picture(title, "; ".join(told), 424, drawn)
@@ -270,11 +274,11 @@ def overview() -> str:
     for left, name in ((40, "bottom half of the model"), (552, "top half of the model")):
         drawn.append(el("rect", x=left, y=146, width=168, height=34, rx=5, class_="box"))
         drawn.append(words(name, left + 84, 167, anchor="middle"))
-    for y, path, said, more in (
+    for y, arrow, said, more in (
         (92, "M232 92H520M510 86L522 92L510 98", "an embedding of each flight", "128 numbers, made of its columns"),
         (156, "M528 156H240M250 150L238 156L250 162", "a gradient for each flight", "128 numbers, made of its label"),
     ):
-        drawn.append(el("path", d=path, class_="arrow"))
+        drawn.append(el("path", d=arrow, class_="arrow"))
         drawn.append(words(said, 380, y - 9, anchor="middle"))
         drawn.append(words(more, 380, y + 18, "faint", anchor="middle"))
     drawn.append(words("what an example's label is can be read off its gradient", 380, 222, "faint", anchor="middle"))

@@ -44,7 +44,7 @@ ACTS = {
         },
     },
     "exchange": {
-        "common": 304_982, "limit": 0.9,
+        "common": 304_982, "limit": 0.9, "groups": 4, "smallest": 0.15,
         "label_bound": {"total_auc": 0.6, "total_odds": 3.0},
         "audit": {"numbers": 0.097, "codes": 0.051, "worst": 0.837},
         "figures": {"test_auc": 0.794}, "alone": {"test_auc": 0.637}, "bytes": {"labels": 30_499, "embedding": 304_982},

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -85,7 +92,7 @@ def measured(name: str, rows: int, seeds: Sequence[int], pool: Executor) -> dict
     """One row of the table, as plain values."""
     row = ROWS[name]
     found = _split(name, row, rows, seeds, pool) if isinstance(row, Split) else _exchange(name, rows, seeds, pool)
-    return {"words": row.words, "source": row.source, "seeds": list(seeds), **found}
+    return {"seeds": list(seeds), **found}
 
 
 def _split(name: str, row: Split, rows: int, seeds: Sequence[int], pool: Executor) -> dict[str, Any]:
@@ -175,6 +182,29 @@ def _bottom(inputs: Any, seed: int) -> Any:
     assert isinstance(inputs, Table)
     generator = torch.Generator().manual_seed(seed)
     return wide_deep(inputs.cardinalities, inputs.numeric, generator=generator)[0]
+
+
+def demonstrated() -> dict[str, Any]:
+    """What `tacit demo` prints, act by act, and the seconds that it took: of the clock, and of all processors."""
+    before, begun = os.times(), time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "tacit", "demo", "--out", str(Path(scratch) / "demo")]
+        environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb", "TACIT_STATE": str(Path(scratch) / "state")}
+        done = subprocess.run(command, env=environment, check=True, text=True, stdout=subprocess.PIPE)
+    took, after = time.perf_counter() - begun, os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    acts: list[list[str]] = []
+    for line in done.stdout.splitlines():
+        if re.match(r" *Act \d\.", line):
+            acts.append([])
+        if line.startswith("Report of act 2"):
+            break
+        if acts:
+            acts[-1].append(line.rstrip())
+    return {
+        "acts": ["\n".join(lines).strip("\n") for lines in acts], "seconds": round(took, 1),
+        "processor_seconds": round(used, 1),
+    }  # fmt: skip
 
 
 # --- over the seeds --------------------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tacit.audit.attacks import shipped
+from tacit.config import FEATURE_LIMIT, party_template
+from tacit.lab import demo
 from tacit.report.document import Report
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,6 +81,26 @@ def test_every_picture_is_shown_somewhere():
 def test_a_page_is_of_one_kind_and_has_a_title(page):
     assert page.name.startswith(("tutorial-", "howto-", "explain-", "ref-")) or page.stem in ("index", "results")
     assert len(re.findall(r"^# .+", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)) == 1
+
+
+def test_the_index_has_five_parts_in_the_order_in_which_a_reader_asks():
+    index = (ROOT / "docs" / "index.md").read_text()
+    parts = ["Start", "Split learning: the papers", "One exchange", "Operate", "Look up"]
+    assert re.findall(r"^## (.+)$", index, re.MULTILINE) == parts
+    assert re.findall(r"^:caption: (.+)$", index, re.MULTILINE) == [part.partition(":")[0] for part in parts]
+
+
+def test_security_says_whom_to_write_to_what_is_in_scope_and_what_is_experimental():
+    parts = re.findall(r"^## (.+)$", (ROOT / "SECURITY.md").read_text(), re.MULTILINE)
+    assert parts == ["Whom to write to", "What is in scope", "What is not", "What is experimental"]
+
+
+def test_the_airports_limit_is_the_same_in_demo_template_and_tutorial():
+    assert demo.LIMIT == FEATURE_LIMIT <= 0.9
+    for mode in ("one_shot", "split"):
+        assert f"\nlimit = {FEATURE_LIMIT} " in party_template("features", "airport", mode=mode)
+    tutorial = (ROOT / "docs" / "tutorial-one-shot.md").read_text()
+    assert f'role = "features"\nlimit = {FEATURE_LIMIT}\n' in tutorial
 
 
 def test_the_index_names_every_tutorial_and_how_to():

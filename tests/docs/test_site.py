@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = shutil.which("chromium")
@@ -109,5 +110,25 @@ def test_no_page_is_wider_than_a_phone(browser, site):
         for path in sorted(site.glob("*.html")):
             page.goto(path.as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, path.name
+    finally:
+        page.close()
+
+
+@without_chromium
+def test_readme_fits_a_phone_and_its_picture_can_be_read_there(browser, tmp_path):
+    """As repositories' pages show it: pictures at most as wide as the page, tables and code scrolled by themselves."""
+    made = MarkdownIt().enable("table").render((ROOT / "README.md").read_text())
+    style = "img { max-width: 100% } table, pre { display: block; overflow-x: auto } body { margin: 16px }"
+    (tmp_path / "readme.html").write_text(
+        f'<meta charset="utf-8"><base href="{ROOT.as_uri()}/"><style>{style}</style>{made}'
+    )
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    try:
+        page.goto((tmp_path / "readme.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        sizes = page.evaluate("[...document.images].map(one => [one.naturalWidth, one.clientWidth, one.clientHeight])")
+        assert len(sizes) == 1
+        assert all(natural > 0 and wide <= 358 and high <= 700 for natural, wide, high in sizes), sizes
+        assert page.locator("table").count() == 1
     finally:
         page.close()

@@ -59,4 +59,4 @@ def test_the_exchange_states_its_bound_and_holds_the_airports_limit(told):
     assert exchange["audit"]["worst"] <= exchange["limit"] == demo.LIMIT
     assert f"limit = {demo.LIMIT}" in (out / "airport" / "party.toml").read_text()
     assert len(exchange["scored"]) == 3
-    assert exchange["bytes"]["embedding"] == -(-whole["match"]["common"] // 8), "one bit a flight"
+    assert exchange["bytes"]["embedding"] == -(-demo.BITS * whole["match"]["common"] // 8), "two bits a flight"

@@ -30,8 +30,8 @@ def demo(
     An airport (weather, schedule) and an airline (aircraft, route) learn which flights of 2013 arrive an hour late;
     only the airline knows which did. Each has a folder with keys, certificate and settings, and a process of its own.
     Act 1 finds the flights that both know. Act 2 is split learning as in the papers: five protections of gradients,
-    under the papers' attacks and under all others. Act 3 is one exchange: randomized labels there, one bit a flight
-    back, and a bound on what labels leak.
+    under the papers' attacks and under all others. Act 3 is one exchange: randomized labels there, two bits a
+    flight back, and a bound on what labels leak.
 
     Example: `tacit demo --out runs/demo`
     """
@@ -103,9 +103,10 @@ def _exchange(told: dict[str, Any], *, quiet: bool) -> None:
     if quiet:
         return
     console(100).print(
-        "The bound holds against anybody, for act 3 by itself: labels that had gone through act 2 too would have none."
-        f" The airport's limit: of no column, category or range of its own may decoders recover more than"
-        f" {told['limit']:g}, where 0 is nothing and 1 everything; else nothing is sent."
+        "The bound holds against anybody, where labels went through act 3 alone. The airport sent one of"
+        f" {told['groups']} groups of each flight, each at least {told['smallest']:.0%} of all, and would have sent"
+        f" nothing had decoders recovered more than {told['limit']:g} of any column, category, range or conjunction"
+        " (0 is nothing, 1 everything)."
     )
 
 

@@ -18,6 +18,7 @@ from tacit.config import Exchange
 from tacit.config.contract import MOST_BITS, WIDEST
 from tacit.errors import UsageError
 from tacit.exchange.cells import Cells, received_target
+from tacit.exchange.findings import ReleaseAudit
 from tacit.exchange.head import fit_head
 from tacit.exchange.learn import Bottom, Learner, learner, pca
 from tacit.exchange.release import attack_release
@@ -37,6 +38,7 @@ class Setting:
     limit: float = 0.5  # on the leak AUC of a label
     bits: int = 0  # of each number
     numbers: int = 0  # of a row
+    smallest: float = 0.02  # the share of the rows that a group has at least
 
     @property
     def words(self) -> str:
@@ -90,10 +92,10 @@ class Trial:
     figure: float  # the AUC on the test rows
     auc: float  # the bound on the leak AUC of a label: 0.5 where none is sent
     odds: float  # likewise on its odds
-    worst: float = 0.0  # the most that decoders may have read of anything
+    worst: float = 0.0  # the most that decoders may have recovered of any column
     numbers: float = 0.0  # the mean share of the numbers' variance that they read
     asked: str = ""  # the question that this is an answer to
-    conjunction: float = 0.0  # the most that they may have read of a conjunction of columns
+    conjunction: float = 0.0  # the most that they may have recovered of a conjunction of columns
 
 
 @dataclass(frozen=True)
@@ -168,21 +170,28 @@ class Trying:
             )
             both = Inputs(categorical, numeric, (*world.own.cardinalities, *world.rows.cardinalities))
             return Trial(self._figure(both, None), 1.0, math.inf, 1.0, 1.0, "sent as they are", 1.0)
-        coin = None if setting.labels == "none" else self._coin(setting.limit)
-        z, received = self._embedded(setting, coin)
-        exchange = Exchange(bits=setting.bits, numbers=setting.numbers, smallest=min(0.02, 0.5**setting.bits))
-        cells = Cells.fit(z[: world.train], bits=setting.bits, smallest=exchange.smallest, received=received)
-        codes, rows = cells.code(z), self.search.attack_rows
-        audit = attack_release(
-            codes, world.rows, world.columns, train=world.train, seed=self.seed, threads=self.threads,
-            known_rows=rows, judged_rows=rows,
-        )  # fmt: skip
+        coin, codes, audit = self.released(setting)
         worst = next((one for one in audit.findings if one.counted), None)
         return Trial(
             self._figure(world.own, codes), 0.5 if coin is None else coin.auc, 1.0 if coin is None else coin.odds,
             audit.worst, audit.numbers, "" if worst is None else f"{worst.column}, {worst.question}",
             audit.conjunction.read.high if audit.conjunction is not None else 0.0,
         )  # fmt: skip
+
+    def released(self, setting: Setting) -> tuple[Flips | None, NDArray[np.uint8], ReleaseAudit]:
+        """The coin of the labels, what would be sent of each row, and the audit of that."""
+        world = self.world
+        coin = None if setting.labels == "none" else self._coin(setting.limit)
+        z, received = self._embedded(setting, coin)
+        smallest = min(setting.smallest, 0.5**setting.bits)
+        exchange = Exchange(bits=setting.bits, numbers=setting.numbers, smallest=smallest)
+        cells = Cells.fit(z[: world.train], bits=setting.bits, smallest=exchange.smallest, received=received)
+        codes, rows = cells.code(z), self.search.attack_rows
+        audit = attack_release(
+            codes, world.rows, world.columns, train=world.train, seed=self.seed, threads=self.threads,
+            known_rows=rows, judged_rows=rows,
+        )  # fmt: skip
+        return coin, codes, audit
 
     def _coin(self, limit: float) -> Flips:
         """For the class that is rare, where odds say that there may be one."""

@@ -27,6 +27,7 @@ label_party = "airline"
 feature_parties = ["airport"]
 [exchange]
 bits = {bits}
+smallest = {smallest}
 numbers = {numbers}
 {target}
 """
@@ -38,8 +39,8 @@ _TARGETS = {
 
 
 def prepare(
-    out: Path, *, rows: int | None = None, seed: int, bits: int = 3, limit: float = 0.6, odds: float | None = 3.0,
-    label: Label = "late", numbers: int = 1, feature_limit: float | None = None,
+    out: Path, *, rows: int | None = None, seed: int, bits: int = 3, smallest: float = 0.02, limit: float = 0.6,
+    odds: float | None = 3.0, label: Label = "late", numbers: int = 1, feature_limit: float | None = None,
 ) -> tuple[Company, Company]:  # fmt: skip
     """Both folders, set up as two companies would: tables, keys, certificates exchanged, one contract.
 
@@ -49,7 +50,7 @@ def prepare(
     if feature_limit is not None:
         limits["features"] = f"limit = {feature_limit}\n"
     threads = os.cpu_count() or 1  # they work one after the other
-    contract = _CONTRACT.format(bits=bits, numbers=numbers, target=_TARGETS[label])
+    contract = _CONTRACT.format(bits=bits, smallest=smallest, numbers=numbers, target=_TARGETS[label])
     return set_up(out, contract, rows=rows, seed=seed, threads=threads, limits=limits, label=label)
 
 
