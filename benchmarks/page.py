@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._measure import Result, interleaved, seconds
-from tacit.report.reading import find, reader
+from tacit.report.reading import find
 from tacit.report.run import RunReader
 from tacit.report.web import pages
 
@@ -38,7 +38,7 @@ def _large(folder: Path, points: int) -> Iterator[Result]:
     live = _write(folder / "airline" / "runs" / "large", points // _EVERY)
     (found,) = find([folder])
     plain = statistics.median(interleaved(lambda: _parsed([live]), rounds=3, warmup=0)[0])
-    first = statistics.median(interleaved(lambda: reader(found).refresh(), rounds=3, warmup=0)[0])
+    first = statistics.median(interleaved(lambda: RunReader(found).refresh(), rounds=3, warmup=0)[0])
     yield Result("page", f"{points:,} points: first reading over plain JSON", first / plain, "x", goal=4.0)
     one = RunReader(found)
     one.refresh()
@@ -58,10 +58,10 @@ def _many(folder: Path, looks: int) -> Iterator[Result]:
     places = find([folder])
 
     def cards() -> list[dict[str, Any]]:
-        readers = [reader(place) for place in places]
+        readers = [RunReader(place) for place in places]
         return [one.card() for one in readers if one.refresh()]
 
-    again = [reader(place) for place in places]
+    again = [RunReader(place) for place in places]
     for one in again:
         one.refresh()
     works: list[Callable[[], Any]] = [lambda: _parsed(files), cards, lambda: [one.refresh() for one in again]]

@@ -96,7 +96,7 @@ def party_of(given: Path | None, folder: Path | None) -> Path:
 
 Runs = Annotated[
     list[Path] | None,
-    argument("Folders of parties, runs or sweeps, or any above them. [default: runs, or here]", "RUNS"),
+    argument("Folders of parties or runs, or any above them. [default: runs, or here]", "RUNS"),
 ]
 
 
@@ -107,7 +107,7 @@ def run_folders(given: list[Path] | None) -> list[Path]:
     for path in given:
         if not path.is_dir():
             what = "is no folder" if path.exists() else "does not exist"
-            raise UsageError(f"{path} {what}: name the folder of a party, a run or a sweep, or one above them")
+            raise UsageError(f"{path} {what}: name the folder of a party or a run, or one above them")
     return given
 
 

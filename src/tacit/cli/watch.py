@@ -15,6 +15,7 @@ import typer
 from tacit.cli._options import Json, Quiet, Runs, flag, option, run_folders
 from tacit.disk import replaced
 from tacit.errors import UsageError
+from tacit.report.words import count
 
 if TYPE_CHECKING:
     from tacit.report.web.serving import Dashboard
@@ -32,7 +33,7 @@ def dashboard(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show runs and sweeps on a page in the browser, while they go on.
+    """Show runs on a page in the browser, while they go on.
 
     The page is for this machine alone and for who has the token in its address; it reads the folders, and can change
     nothing in them. The same token, as a bearer, opens /metrics for Prometheus. Ctrl-C ends it.
@@ -80,16 +81,11 @@ def _tell(server: Dashboard, roots: list[Path], *, as_json: bool, quiet: bool) -
     places = len(server.shelf.places())
     where = ", ".join(str(path.resolve()) for path in roots)
     if places:
-        typer.echo(f"{_runs_and_sweeps(places)} under {where}; Ctrl-C ends it")
+        typer.echo(f"{count(places, 'run')} under {where}; Ctrl-C ends it")
     else:
         typer.echo(
-            f"No run or sweep is under {where} yet: it appears on the page once `tacit train` or `tacit sweep` begins "
-            "there; Ctrl-C ends it"
+            f"No run is under {where} yet: it appears on the page once `tacit train` begins there; Ctrl-C ends it"
         )
-
-
-def _runs_and_sweeps(many: int) -> str:
-    return "1 run or sweep" if many == 1 else f"{many} runs and sweeps"
 
 
 @contextmanager

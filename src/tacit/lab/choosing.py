@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import UsageError
 from tacit.lab.stack.measuring import EVERY_BATCH
+from tacit.lab.sweeping.results import leaks_of
 from tacit.lab.sweeping.settings import Setting
-from tacit.report.sweep import leaks_of
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,4 +1,4 @@
-"""Where runs and sweeps are: every folder under some roots that one has left its mark in; and what damaged ones say."""
+"""Where runs are: every folder under some roots that one has left its mark in; and what damaged ones say."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from tacit.errors import TacitError
 
@@ -20,12 +19,11 @@ DAMAGE = (TacitError, OSError, ValueError, LookupError, TypeError, AttributeErro
 
 @dataclass(frozen=True)
 class Place:
-    """A run or a sweep."""
+    """A party's part of a training."""
 
     id: str  # short, and the same whenever it is found again
-    kind: Literal["run", "sweep"]  # a party's part of a training, or a sweep of trainings in the lab
     path: Path  # its folder
-    name: str  # to be read by people: "airline / flights", "sweep-flights"
+    name: str  # to be read by people: "airline / flights"
 
 
 def damage(place: Place, error: Exception) -> str:
@@ -47,39 +45,33 @@ def marks(paths: Iterable[Path]) -> list[tuple[str, int, int, int]]:
 
 
 def find(roots: Sequence[Path | str]) -> list[Place]:
-    """All runs and sweeps under some folders, newest first; links are not followed, what can't be read is left out."""
+    """All runs under some folders, newest first; links are not followed, what can't be read is left out."""
     places: dict[Path, tuple[float, Place]] = {}
     for root in roots:
-        for folder, mark, kind in _marked(Path(root).resolve()):
+        for folder in _marked(Path(root).resolve()):
             try:
-                changed = mark.stat().st_mtime
+                changed = (folder / "status.json").stat().st_mtime
             except OSError:
                 continue
             short = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-            places[folder] = changed, Place(short, kind, folder, _name(folder, kind))
+            places[folder] = changed, Place(short, folder, _name(folder))
     return [place for _, place in sorted(places.values(), key=lambda pair: (-pair[0], pair[1].name))]
 
 
-def _marked(root: Path) -> Iterator[tuple[Path, Path, Literal["run", "sweep"]]]:
+def _marked(root: Path) -> Iterator[Path]:
     for at, inner, files in os.walk(root):
         folder = Path(at)
         deep = len(folder.relative_to(root).parts)
         never = () if folder.name == "runs" else _NEVER  # a run may have any name
         inner[:] = sorted(name for name in inner if deep < _DEEPEST and name not in never and not name.startswith("."))
         if "status.json" in files:
-            yield folder, folder / "status.json", "run"
-            inner.clear()
-        elif "results.parquet" in files:
-            yield folder, folder / "results.parquet", "sweep"
-            inner.clear()
-        elif "waves" in inner:
-            yield folder, folder / "waves", "sweep"
+            yield folder
             inner.clear()
 
 
-def _name(folder: Path, kind: str) -> str:
+def _name(folder: Path) -> str:
     """A run lies in `PARTY/runs/RUN`; whose it is says more than where."""
     above = folder.parent
-    if kind == "run" and above.name == "runs" and above.parent.name:
+    if above.name == "runs" and above.parent.name:
         return f"{above.parent.name} / {folder.name}"
     return f"{above.name} / {folder.name}" if above.name else folder.name

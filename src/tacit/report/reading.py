@@ -1,12 +1,9 @@
-"""Finding runs and sweeps, and reading them: all that those need who show them.
-
-What they have found is also shown as tables: attacks by protections, and every figure in one long table.
-"""
+"""Finding runs and reading them: all that those need who show them. Every figure of one also stands in a long table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,50 +11,17 @@ from numpy.typing import NDArray
 from tacit.report.finding import DAMAGE, Place, damage, find
 from tacit.report.run import RunReader
 from tacit.report.series import Series
-from tacit.report.sweep import SweepReader
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "DAMAGE", "FIGURES", "Place", "Reader", "RunReader", "SweepReader", "damage", "figures", "find", "frame", "matrix",
-    "reader",
-]  # fmt: skip
-
-Reader = RunReader | SweepReader
-"""What reads a place."""
+__all__ = ["DAMAGE", "FIGURES", "Place", "RunReader", "damage", "figures", "find", "frame"]
 
 FIGURES = {
     **dict.fromkeys(("place", "run", "party", "group", "name", "measure"), str),
     **dict.fromkeys(("step", "time", "value", "low", "high"), float),
 }
 """The columns of the long table, and what they hold."""
-
-
-def reader(place: Place) -> Reader:
-    """What reads a place."""
-    return RunReader(place) if place.kind == "run" else SweepReader(place)
-
-
-def matrix(readers: Sequence[Reader]) -> dict[str, Any]:
-    """What each attack on labels reached under each protection: of every run with a report, and of every sweep."""
-    columns: list[dict[str, str]] = []
-    cells: list[dict[str, float | None]] = []
-    for reader in readers:
-        place = {"id": reader.place.id, "kind": reader.place.kind, "name": reader.place.name}
-        if isinstance(reader, RunReader):
-            if reader.report is None or reader.measure != "leak_auc" or reader.report["exchange"]:
-                continue
-            columns.append({"label": reader.card()["strength"] or "unknown", **place})
-            cells.append({leak["attack"]: leak["value"] for leak in reader.report["leaks"]})
-            continue
-        swept = reader.detail()["matrix"] or {"columns": [], "rows": []}
-        for number, label in enumerate(swept["columns"]):
-            columns.append({"label": label, **place})
-            cells.append({row["attack"]: row["values"][number] for row in swept["rows"] if row["on"] == "cut"})
-    names = dict.fromkeys(name for column in cells for name in column)
-    rows = [{"attack": name, "values": [column.get(name) for column in cells]} for name in names]
-    return {"measure": "leak_auc", "columns": columns, "rows": rows}
 
 
 def frame(run: RunReader) -> pl.DataFrame:

@@ -104,7 +104,7 @@ class RunReader:
         left = max(0, status.get("turns", 0) - status.get("turn", 0))
         met = sum(event["event"] == "connected" for event in self.events)
         return {
-            "id": self.place.id, "kind": "run", "name": self.place.name, **{name: status.get(name) for name in _CARD},
+            "id": self.place.id, "name": self.place.name, **{name: status.get(name) for name in _CARD},
             "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength"),
             "worst": self._worst(), "verdict": report.get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,

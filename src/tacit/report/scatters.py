@@ -22,7 +22,6 @@ class Dot:
     name: str = ""  # that stands beside it
     across: tuple[float, float] | None = None  # the interval of the leak, where it is drawn
     up: tuple[float, float] | None = None  # the interval of the worth, where it is drawn
-    link: tuple[str, str] | None = None  # an address that a click on it leads to, and what is there
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,6 @@ class Panel:
     leaks: svg.Axis  # the ends of the axis across
     limit: float | None = None  # on the leak, where there is one
     ring: tuple[Dot, bool] | None = None  # around the dot that was chosen, and whether it holds the limit
-
-
-def tradeoff(panel: Panel, *, worth: str) -> tuple[Markup, dict[str, str]]:
-    """One panel for a page, and the style of each family."""
-    styles = _styles([panel])
-    up = _room([dot.worth for family in panel.families.values() for dot in family])
-    return _panel(panel, up, styles, worth, []), styles
 
 
 def tradeoff_file(title: str, panels: Sequence[Panel], *, worth: str, levels: Mapping[str, float] | None = None) -> str:
@@ -82,11 +74,7 @@ def _panel(panel: Panel, up: svg.Axis, styles: Mapping[str, str], worth: str, le
             if dot.up is not None:
                 below, above = map(up.share, dot.up)
                 drawn.append(svg.line(x, 1 - below, x, 1 - above, f"whisker {style}"))
-            mark = svg.el("svg", _circle(style), x=svg.at(x), y=svg.at(y))
-            if dot.link is not None:  # for a mouse: a table beside the picture has the same for others
-                address, words = dot.link
-                mark = svg.el("a", svg.el("title", words), mark, href=address, tabindex=-1)
-            drawn.append(mark)
+            drawn.append(svg.el("svg", _circle(style), x=svg.at(x), y=svg.at(y)))
             if dot.name:
                 drawn.append(svg.text(dot.name, x, y, "tick", dx=9, dy=-7))
     if panel.ring is not None:

@@ -1,4 +1,4 @@
-"""Where runs and sweeps are."""
+"""Where runs are."""
 
 import os
 
@@ -10,7 +10,6 @@ def test_runs_of_all_parties_below_a_folder_newest_first(written, tmp_path):
     os.utime(old.path / "status.json", (1, 1))
     found = find([tmp_path])
     assert [one.name for one in found] == ["airport / weather", "airline / flights"]
-    assert {one.kind for one in found} == {"run"}
     assert found[0].path == new.path
 
 
@@ -18,13 +17,6 @@ def test_a_place_keeps_its_id_whatever_root_it_is_found_under(written, tmp_path)
     one = written()
     roots = [tmp_path], [one.path], [one.path.parent], [tmp_path, one.path]
     assert len({tuple(place.id for place in find(root)) for root in roots}) == 1
-
-
-def test_sweeps_are_found_also_while_they_go_on(tmp_path):
-    for name in ("done/results.parquet", "begun/waves/0.parquet"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_bytes(b"")
-    assert {(one.kind, one.path.name) for one in find([tmp_path])} == {("sweep", "done"), ("sweep", "begun")}
 
 
 def test_links_and_journals_are_not_walked_into(written, tmp_path):

@@ -11,7 +11,7 @@ from tacit.disk import append_line
 from tacit.errors import DataError
 from tacit.report.document import Leak, Report, Subject
 from tacit.report.pacing import pace_of
-from tacit.report.reading import find, frame, matrix, reader
+from tacit.report.reading import RunReader, find, frame
 from tacit.report.seals import write_report
 
 FIGURE = {"attack": "cosine", "on": "visits", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
@@ -20,7 +20,7 @@ FIGURE = {"attack": "cosine", "on": "visits", "value": 0.55, "low": 0.52, "upper
 @pytest.fixture(name="read")
 def _read(tmp_path):
     """A reader of the one run that there is."""
-    return lambda: reader(find([tmp_path])[0])
+    return lambda: RunReader(find([tmp_path])[0])
 
 
 def curve(told, name):
@@ -225,13 +225,6 @@ def test_the_docs_name_every_column_of_the_long_table(written, read):
     page = (Path(__file__).parents[3] / "docs" / "howto-watch-a-run.md").read_text()
     named = re.findall(r"^\| `(\w+)` \| (String|Float64) \|", page, flags=re.MULTILINE)
     assert named == [(column, str(kind)) for column, kind in frame(one).schema.items()]
-
-
-def test_runs_without_a_report_are_not_in_the_matrix_of_all(written, read):
-    written()
-    one = read()
-    one.refresh()
-    assert matrix([one]) == {"measure": "leak_auc", "columns": [], "rows": []}
 
 
 @pytest.mark.parametrize("name", ["status.json", "live.jsonl", "log.older.jsonl"])

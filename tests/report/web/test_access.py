@@ -11,7 +11,7 @@ from tacit.errors import UsageError
 from tacit.listening import is_loopback
 from tacit.report.web.access import HEADERS, Access, token_in
 
-EVERYTHING = ["/", "/run/ID", "/run/ID/report", "/run/ID/figures.parquet", "/matrix", "/metrics", "/static/live.js",
+EVERYTHING = ["/", "/run/ID", "/run/ID/report", "/run/ID/figures.parquet", "/metrics", "/static/live.js",
               "/nothing"]  # fmt: skip
 
 
@@ -42,11 +42,11 @@ def test_the_address_sets_a_cookie_and_forgets_the_token(shown):
     cookie = answer.headers["Set-Cookie"]
     assert re.fullmatch(rf"tacit-{shown.server.port}=[0-9a-f]{{64}}; HttpOnly; Path=/; SameSite=strict", cookie)
     assert shown.server.access.token not in str(answer.headers)
-    for path in ("/", "/matrix", "/metrics"):
+    for path in ("/", f"/run/{shown.id}", "/metrics"):
         assert shown.get(path, token=False, Cookie=f"other=1; {cookie.partition(';')[0]}").status == 200
     assert shown.get("/?token=wrong", token=False).status == 401
     assert shown.get("/?token=wrong", token=False, Cookie=cookie.partition(";")[0]).status == 401
-    assert shown.get(f"/matrix?token={shown.server.access.token}", token=False).status == 401
+    assert shown.get(f"/metrics?token={shown.server.access.token}", token=False).status == 401
 
 
 def test_a_browser_that_a_file_or_another_site_sent_goes_on_by_itself(shown):
@@ -91,7 +91,7 @@ def test_a_server_everywhere_is_called_by_number_or_by_the_machines_name():
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
-@pytest.mark.parametrize("path", ["/", "/matrix", "/metrics", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/run/x", "/metrics", "/nothing"])
 def test_the_server_is_only_read(shown, method, path):
     answer = shown.get(path, method=method)
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
@@ -181,7 +181,7 @@ def test_which_hosts_other_machines_reach():
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-@pytest.mark.parametrize("path", ["/run/ID", "/matrix", "/metrics", "/static/live.js", "/run/ID/figures.parquet"])
+@pytest.mark.parametrize("path", ["/run/ID", "/metrics", "/static/live.js", "/run/ID/figures.parquet"])
 def test_a_page_of_another_site_or_another_port_gets_nothing(shown, site, path):
     path = path.replace("ID", shown.id)
     for mode in ("navigate", "cors", "no-cors"):
@@ -194,4 +194,4 @@ def test_a_page_of_another_site_or_another_port_gets_nothing(shown, site, path):
 
 @pytest.mark.parametrize("site", ["same-origin", "none"])
 def test_its_own_page_and_a_bookmark_get_it(shown, site):
-    assert shown.get("/matrix", Sec_Fetch_Site=site).status == 200
+    assert shown.get(f"/run/{shown.id}", Sec_Fetch_Site=site).status == 200

@@ -17,7 +17,7 @@ def test_a_run_as_a_card_and_as_a_page(shown):
     assert f'<a class="card open" href="/run/{shown.id}">' in first
     assert "Its process is gone" in first
     assert "airline · label party" in first
-    assert "1 run · 0 sweeps" in first
+    assert "1 run" in first
     leak, loss = (shown.charts(f"/run/{shown.id}")[name] for name in ("leak", "loss"))
     curves = {curve["name"]: curve for curve in leak["curves"]}
     assert curves["norm"]["y"] == [pytest.approx(0.55)] * 50  # folded
@@ -39,7 +39,7 @@ def test_a_long_run_is_thinned_and_no_peak_is_lost(tmp_path, serving, make_run, 
 @pytest.mark.parametrize("query", ["by=x", "by=-9", "by=1e999", "look=nan", "look=-5", "look=99999999999",
                                    "q=%00&sort=x", "hide=,,,", "other=1", "by=0&up=1&look=3"])  # fmt: skip
 def test_odd_questions_are_fine(shown, query):
-    for path in ("/", f"/run/{shown.id}", "/matrix"):
+    for path in ("/", f"/run/{shown.id}"):
         assert shown.page(f"{path}?{query}")
 
 
@@ -80,11 +80,6 @@ def test_all_figures_as_parquet(shown):
     assert answer.headers["Content-Disposition"] == f'attachment; filename="tacit-{shown.id}.parquet"'
 
 
-def test_a_run_is_no_sweep(shown):
-    assert shown.get(f"/sweep/{shown.id}").status == 404
-    assert shown.get(f"/sweep/{shown.id}/0").status == 404
-
-
 @pytest.mark.parametrize("kind", ["none", "link", "folder", "pipe"])
 def test_a_report_is_a_file_of_its_folder(tmp_path, serving, make_run, kind):
     folder = make_run(tmp_path / "a" / "runs" / "b")
@@ -115,7 +110,7 @@ def test_hostile_names_stay_words(tmp_path, serving, make_run):
             page = client.page(path)
             assert said in page
             assert "<script>alert" not in page
-        assert client.get("/metrics").status == client.get("/matrix").status == 200
+        assert client.get("/metrics").status == 200
 
 
 ODD = {
@@ -150,27 +145,10 @@ def test_damaged_files_are_told_and_fail_nothing(tmp_path, serving, make_run, fi
             assert answer.status in (200, 422), (name, answer.content[:300])
             assert answer.status == 200 or card["problems"], (name, answer.content[:300])
             assert client.get(f"/run/{card['id']}/figures.parquet").status in (200, 422), name
-        for path in ("/", "/metrics", "/matrix"):
+        for path in ("/", "/metrics"):
             assert client.get(path).status == 200
     if file in ("status.json", "report.json"):
         assert found["a / run1"]["problems"]
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"no table", None])
-def test_damaged_sweeps_are_told(tmp_path, serving, content):
-    (tmp_path / "sweep").mkdir()
-    path = tmp_path / "sweep" / "results.parquet"
-    if content is None:
-        pl.DataFrame({"other": [1, 2]}).write_parquet(path)
-    else:
-        path.write_bytes(content)
-    with serving(tmp_path) as client:
-        (card,) = client.cards().values()
-        assert card["kind"] == "sweep"
-        assert card["problems"]
-        assert client.get(f"/sweep/{card['id']}").status in (200, 422)
-        assert client.get(f"/sweep/{card['id']}/0").status == 404
-        assert client.get("/matrix").status == 200
 
 
 def test_a_run_that_is_gone_is_not_found(tmp_path, serving, make_run):
@@ -189,7 +167,7 @@ def test_a_hundred_runs_and_many_clients_at_once(tmp_path, serving, make_run):
         make_run(tmp_path / f"party{number}" / "runs" / "flights", looks=20)
     with serving(tmp_path) as client:
         found = list(client.cards().values())
-        paths = ["/", "/metrics", "/matrix", *(f"/run/{card['id']}" for card in found[:20])] * 3
+        paths = ["/", "/metrics", *(f"/run/{card['id']}" for card in found[:20])] * 3
         with ThreadPoolExecutor(16) as pool:
             assert {answer.status for answer in pool.map(client.get, paths)} == {200}
     assert len({card["id"] for card in found}) == 100

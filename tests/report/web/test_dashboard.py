@@ -44,8 +44,8 @@ def test_it_says_the_address_and_how_much_there_is(tacit, tmp_path, make_run):
         assert done.exit_code == 0, done.output
         address, said = done.stdout.splitlines()
         assert address == f"http://127.0.0.1:{done.server.port}/?token={done.server.access.token}"
-        assert said == f"1 run or sweep under {tmp_path / 'runs'}; Ctrl-C ends it"
-    assert "2 runs and sweeps" in tacit("runs", "elsewhere", "--port", 0).stdout
+        assert said == f"1 run under {tmp_path / 'runs'}; Ctrl-C ends it"
+    assert "2 runs under" in tacit("runs", "elsewhere", "--port", 0).stdout
 
 
 def test_it_says_it_in_json_or_in_one_line(tacit, tmp_path):
@@ -64,7 +64,7 @@ def test_it_says_it_in_json_or_in_one_line(tacit, tmp_path):
 def test_nothing_found_yet_is_said(tacit, tmp_path):
     done = tacit("--port", 0)
     assert done.exit_code == 0
-    assert f"No run or sweep is under {tmp_path} yet" in done.stdout
+    assert f"No run is under {tmp_path} yet" in done.stdout
     assert "tacit train" in done.stdout
 
 

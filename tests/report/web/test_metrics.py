@@ -119,10 +119,10 @@ def test_hostile_names_stay_in_their_labels(tmp_path, make_run, look):
 
 
 def test_figures_that_are_not_there_are_left_out_and_odd_ones_written_as_the_format_says():
-    card = {"id": "1", "kind": "run", "run": "r", "party": None, "turn": None, "measure": "leak_auc", "worst": None,
+    card = {"id": "1", "run": "r", "party": None, "turn": None, "measure": "leak_auc", "worst": None,
             "utility": None, "state": "unknown", "alive": False, "problems": ["x"], "limit": float("inf"),
             "rate": float("nan"), "seconds_left": 2.5e300}  # fmt: skip
-    found = parse(exposition([Glance(card), Glance({"id": "2", "kind": "sweep"})], 0.0).decode())
+    found = parse(exposition([Glance(card), Glance({"id": "2"})], 0.0).decode())
     assert found["tacit_run_turns_done"][1] == {}
     assert values(found, "tacit_run_limit") == {(): float("inf")}
     assert values(found, "tacit_run_seconds_left") == {(): 2.5e300}

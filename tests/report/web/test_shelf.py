@@ -43,8 +43,6 @@ def test_one_thread_at_a_time_has_a_reader(tmp_path, make_run):
         with shelf.reading(place):
             assert inside.acquire(blocking=False)
             inside.release()
-        with shelf.reading_all() as readers:
-            assert len(readers) == 1
         return shelf.glances()[0].card["name"]
 
     with ThreadPoolExecutor(8) as pool:
@@ -92,19 +90,13 @@ def test_what_can_not_be_read_is_told_with_its_place(tmp_path, make_run, monkeyp
     assert glance.card["state"] == "unknown"
 
 
-def test_what_can_not_be_put_side_by_side_is_told(tmp_path):
-    shelf = Shelf([tmp_path])
-    with pytest.raises(DataError, match="can't be put side by side"), shelf.reading_all():
-        raise KeyError("leaks")
-
-
 def test_a_place_that_goes_while_it_is_read_fails_nothing(tmp_path, make_run):
     make_run(tmp_path / "a" / "runs" / "b")
     shelf = Shelf([tmp_path], every=0.0, now=lambda: 0.0)
     (place,) = shelf.places()
     (place.path / "status.json").unlink()
     assert shelf.places() == []
-    assert shelf.place(place.id, "run") is None
+    assert shelf.place(place.id) is None
     with shelf.reading(place) as reader:
         assert reader.card()["id"] == place.id
 

@@ -36,19 +36,30 @@ What the sweep was (data, network, batch size, versions, device) is JSON in the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.disk import replaced
 from tacit.errors import StorageError, UsageError
-from tacit.report.sweep import FIGURES, IDENTITY, UTILITY, WORST, leaks_of
 
 if TYPE_CHECKING:
     import polars as pl
 
     from tacit.lab.choosing import Choice, Point
+
+IDENTITY = ("replica", "protection", "knob", "strength", "options", "seed")
+"""The columns that name a replica."""
+
+UTILITY = ("train_loss", "test_loss", "test_auc", "test_ace", "power", "untouched_rows", "stateless", "seconds")
+"""What a replica's training brought and cost."""
+
+WORST = ("worst", "worst low", "worst high", "worst attack", "worst part")
+"""What leaked most, in rows of the whole."""
+
+FIGURES = ("", " low", " high", " q95", " mean", " error")
+"""What the names of a leak's columns end with: the leak itself, its interval, and other figures of the same attack."""
 
 PLACE = ("part", "step", "epoch", "day")
 """The columns that say which part of its training a row is."""
@@ -64,6 +75,15 @@ def leak_column(attack: str, layer: str = "cut", figure: str = "") -> str:
     ('norm@cut', 'cosine@layer1 q95')
     """
     return f"{attack}@{layer} {figure}".rstrip()
+
+
+def leaks_of(columns: Iterable[str]) -> list[str]:
+    """The leak columns among these, without those of their intervals and other figures.
+
+    >>> leaks_of(["replica", "norm@cut", "norm@cut low", "accumulated(likelihood, spread)@cut"])
+    ['norm@cut', 'accumulated(likelihood, spread)@cut']
+    """
+    return [name for name in columns if "@" in name and not name.endswith(FIGURES[1:])]
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,10 @@ from tacit.lab.data.rows import Data
 from tacit.lab.sweeping import results
 from tacit.lab.sweeping.cluster import Cluster, connected
 from tacit.lab.sweeping.recipe import Plan, Recipe, paper_of, recipe_for, shortened
-from tacit.lab.sweeping.results import Sweep
+from tacit.lab.sweeping.results import WORST, Sweep
 from tacit.lab.sweeping.settings import Setting, grid
 from tacit.lab.sweeping.wave import Row, Wave
 from tacit.progress import Progress
-from tacit.report.sweep import WORST
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,1 +1,1 @@
-"""The live page: what runs and sweeps leave in their folders, shown while they go on. It reads, and changes nothing."""
+"""The live page: what runs leave in their folders, shown while they go on. It reads, and changes nothing."""

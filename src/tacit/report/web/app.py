@@ -1,4 +1,4 @@
-"""The live page's server answers: pages of runs and sweeps, their figures as Parquet and for Prometheus."""
+"""The live page's server answers: pages of runs, their figures as Parquet and for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,13 +25,10 @@ from starlette.types import ASGIApp
 
 from tacit.errors import DataError
 from tacit.report.finding import Place
-from tacit.report.reading import RunReader, SweepReader, frame, matrix
+from tacit.report.reading import RunReader, frame
 from tacit.report.web import pages
 from tacit.report.web.access import Access, Guard, refused
 from tacit.report.web.shelf import Shelf
-
-R = TypeVar("R", RunReader, SweepReader)
-T = TypeVar("T")
 
 _LARGEST = 64 * 2**20  # bytes of a report
 _FRESH = 30  # seconds after which a page is made anew though nothing has changed: it says how long ago things were
@@ -57,9 +53,6 @@ def make_app(shelf: Shelf, access: Access) -> ASGIApp:
         Route("/run/{id}", answers.run),
         Route("/run/{id}/report", answers.report),
         Route("/run/{id}/figures.parquet", answers.figures),
-        Route("/sweep/{id}", answers.sweep),
-        Route("/sweep/{id}/{replica:int}", answers.setting),
-        Route("/matrix", answers.matrix),
         Route("/metrics", answers.metrics),
         Route("/static/{name:path}", partial(_static, files=files)),
     ]
@@ -85,26 +78,12 @@ class _Answers:
         return await self._page(request, self._shelf.marks, made)
 
     async def run(self, request: Request) -> Response:
-        return await self._of_place(request, RunReader, lambda run: pages.run(run, request.query_params))
-
-    async def sweep(self, request: Request) -> Response:
-        return await self._of_place(request, SweepReader, lambda sweep: pages.sweep(sweep, request.query_params))
-
-    async def setting(self, request: Request) -> Response:
-        number = request.path_params["replica"]
-        return await self._of_place(
-            request, SweepReader, lambda sweep: pages.setting(sweep, number, request.query_params)
-        )
-
-    async def matrix(self, request: Request) -> Response:
-        def made() -> bytes:
-            with self._shelf.reading_all() as readers:
-                return pages.matrix(matrix(readers), request.query_params)
-
-        return await self._page(request, self._shelf.marks, made)
+        place = await self._place(request)
+        made = partial(self._read, place, lambda run: pages.run(run, request.query_params))
+        return await self._page(request, partial(self._shelf.mark, place), made)
 
     async def report(self, request: Request) -> Response:
-        body = await anyio.to_thread.run_sync(_report, (await self._place(request, "run")).path)
+        body = await anyio.to_thread.run_sync(_report, (await self._place(request)).path)
         return _tagged(request, body, body, "text/html; charset=utf-8", Content_Security_Policy=_REPORT)
 
     async def figures(self, request: Request) -> Response:
@@ -113,7 +92,7 @@ class _Answers:
             frame(run).write_parquet(file)
             return file.getvalue()
 
-        body = await anyio.to_thread.run_sync(self._read, await self._place(request, "run"), RunReader, whole)
+        body = await anyio.to_thread.run_sync(self._read, await self._place(request), whole)
         name = f'attachment; filename="tacit-{request.path_params["id"]}.parquet"'
         return _tagged(request, body, body, "application/vnd.apache.parquet", Content_Disposition=name)
 
@@ -123,33 +102,25 @@ class _Answers:
         glances = await anyio.to_thread.run_sync(self._shelf.glances)
         return Response(exposition(glances, time.time()), media_type=CONTENT_TYPE)
 
-    async def _of_place(self, request: Request, kind: type[R], work: Callable[[R], bytes | None]) -> Response:
-        place = await self._place(request, "run" if kind is RunReader else "sweep")
-        return await self._page(request, partial(self._shelf.mark, place), partial(self._read, place, kind, work))
-
-    async def _page(self, request: Request, mark: Callable[[], object], made: Callable[[], bytes | None]) -> Response:
+    async def _page(self, request: Request, mark: Callable[[], object], made: Callable[[], bytes]) -> Response:
         """A page, unless the client has it as its files and the last half minute have it."""
 
         def work() -> Response:
             of = repr((mark(), request.url.query, pages.theme(request.cookies), time.time() // _FRESH)).encode()
             if (kept := _kept(request, of)) is not None:
                 return kept
-            body = made()
-            if body is None:
-                raise HTTPException(404, "the sweep has no training of that number: see its page")
-            return _tagged(request, pages.themed(body, request.cookies), of, "text/html; charset=utf-8")
+            return _tagged(request, pages.themed(made(), request.cookies), of, "text/html; charset=utf-8")
 
         return await anyio.to_thread.run_sync(work)
 
-    async def _place(self, request: Request, kind: str) -> Place:
-        place = await anyio.to_thread.run_sync(self._shelf.place, request.path_params["id"], kind)
+    async def _place(self, request: Request) -> Place:
+        place = await anyio.to_thread.run_sync(self._shelf.place, request.path_params["id"])
         if place is None:
-            raise HTTPException(404, f"no {kind} has that address, or it is gone: all that were found are at /")
+            raise HTTPException(404, "no run has that address, or it is gone: all that were found are at /")
         return place
 
-    def _read(self, place: Place, kind: type[R], work: Callable[[R], T]) -> T:
+    def _read(self, place: Place, work: Callable[[RunReader], bytes]) -> bytes:
         with self._shelf.reading(place) as reader:
-            assert isinstance(reader, kind)
             return work(reader)
 
 

@@ -61,8 +61,8 @@ class Chart:
         return [f"s{place + 1}" if place < SERIES else "rest" for place in range(len(self.curves))]
 
 
-def over_steps(detail: Mapping[str, Any], *, parts: bool = False) -> list[Chart]:
-    """The charts over steps: looks, the model, the gate, the loss. Of a sweep's training leaks are means over parts."""
+def over_steps(detail: Mapping[str, Any]) -> list[Chart]:
+    """The charts over steps: looks, the model, the gate, the loss."""
     measure, limits = MEASURES[detail["measure"]], detail["limits"]
     shown = [curve for curve in detail["curves"] if any(value is not None for value in curve["y"])]
     groups = {
@@ -71,24 +71,23 @@ def over_steps(detail: Mapping[str, Any], *, parts: bool = False) -> list[Chart]
     }
     loss = [curve for curve in groups["utility"] if "loss" in curve["name"]]
     quality = [curve for curve in groups["utility"] if "loss" not in curve["name"]]
-    leaks = groups["gate" if parts else "leak"]
-    thin = "" if parts else " Lines are means over the last looks, the thin ones behind them single looks."
+    leaks = groups["leak"]
+    thin = " Lines are means over the last looks, the thin ones behind them single looks."
     quiet = "No look yet: the first comes half of `live.every` steps (64 by default) into the training."
     made = [
         Chart("leak", "Leak while training runs", leaks, _worst(leaks, "attack", detail) + thin,
-              "No leak was measured in this part of the sweep." if parts else quiet, floor=measure.chance,
+              quiet, floor=measure.chance,
               limits=limits),
         Chart("quality", "How good the model is", quality, _last(quality),
               "No test figure yet: the first comes when an epoch ends."),
     ]  # fmt: skip
-    if not parts:
-        nothing = "Nothing yet: the gate measures all attacks when an epoch ends."
-        nothing = "No limit is on record, so no gate measures." if detail["limit"] is None else nothing
-        told = _worst(groups["gate"], "figure", detail) + " Bars are 95% intervals."
-        marks = [decision["step"] for decision in detail["decisions"] if decision["decision"] != "keep"]
-        told += " Upright lines are where it paused, stopped or went on." if marks else ""
-        made.append(Chart("gate", "What the gate measured", groups["gate"], told, nothing, floor=measure.chance,
-                          limits=limits, marks=marks))  # fmt: skip
+    nothing = "Nothing yet: the gate measures all attacks when an epoch ends."
+    nothing = "No limit is on record, so no gate measures." if detail["limit"] is None else nothing
+    told = _worst(groups["gate"], "figure", detail) + " Bars are 95% intervals."
+    marks = [decision["step"] for decision in detail["decisions"] if decision["decision"] != "keep"]
+    told += " Upright lines are where it paused, stopped or went on." if marks else ""
+    made.append(Chart("gate", "What the gate measured", groups["gate"], told, nothing, floor=measure.chance,
+                      limits=limits, marks=marks))  # fmt: skip
     nothing = "No loss was noted yet. Only the label party sees it."
     return [*made, Chart("loss", "Loss", loss, _last(loss), nothing)]
 

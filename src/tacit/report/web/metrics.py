@@ -44,7 +44,7 @@ def exposition(glances: Sequence[Glance], now: float) -> bytes:
 
 class _Runs(Collector):
     def __init__(self, glances: Sequence[Glance], now: float) -> None:
-        self._runs = [glance for glance in glances if glance.card["kind"] == "run" and "turn" in glance.card]
+        self._runs = [glance for glance in glances if "turn" in glance.card]
         self._now = now
 
     def describe(self) -> Iterable[Metric]:

@@ -19,8 +19,6 @@ from tacit.report.pacing import seconds
 from tacit.report.plots import Mark, interval, scale
 from tacit.report.rendering import environment
 from tacit.report.run import RunReader
-from tacit.report.scatters import Dot, Panel, tradeoff
-from tacit.report.sweep import SweepReader
 from tacit.report.web import words
 from tacit.report.web.charts import Chart, apart, norms_over_steps, over_steps, over_time
 from tacit.report.words import count, decimals, spelled
@@ -38,7 +36,7 @@ _SORTS: dict[str, tuple[str, Callable[[Card], Any]]] = {
 }
 _GROUPS: dict[str, tuple[str, Callable[[Card], str]]] = {
     "none": ("not at all", lambda card: ""),
-    "folder": ("by folder", lambda card: str(card["name"]).rpartition(" / ")[0] or f"{card['kind']}s"),
+    "folder": ("by folder", lambda card: str(card["name"]).rpartition(" / ")[0] or "runs"),
     "state": ("by state", lambda card: words.state(card).word),
 }
 _ON = {
@@ -61,10 +59,10 @@ def _templates() -> Environment:
     return made
 
 
-def _page(name: str, *, title: str, up: str = "", page: str = "runs", **content: Any) -> bytes:
+def _page(name: str, *, title: str, up: str = "", **content: Any) -> bytes:
     template = _templates().get_template(f"web/templates/{name}.html.j2")
     try:
-        text = template.render(title=title, up=up, page=page, **content)
+        text = template.render(title=title, up=up, **content)
     except UndefinedError as error:  # a file holds something else than what is written there
         raise LookupError(str(error)) from error
     return text.encode(errors="replace")  # a name on the disk may hold what is no letter
@@ -83,7 +81,7 @@ def theme(cookies: Mapping[str, str]) -> str:
 
 
 def overview(cards: Sequence[Card], query: Query) -> bytes:
-    """All runs and sweeps as cards, searched, sorted and grouped."""
+    """All runs as cards, searched, sorted and grouped."""
     sort, group = query.get("sort", ""), query.get("group", "")
     sort, group = sort if sort in _SORTS else "newest", group if group in _GROUPS else "none"
     asked = query.get("q", "").lower().split()
@@ -91,8 +89,7 @@ def overview(cards: Sequence[Card], query: Query) -> bytes:
     groups: dict[str, list[Card]] = {}
     for card in shown:
         groups.setdefault(_GROUPS[group][1](card), []).append(card)
-    runs = sum(card["kind"] == "run" for card in cards)
-    parts = [count(runs, "run"), count(len(cards) - runs, "sweep")]
+    parts = [count(len(cards), "run")]
     training, wrong = sum(words.state(card).word == "Training" for card in cards), sum(map(words.over, cards))
     parts += [f"{len(shown):,} shown"] if len(shown) != len(cards) else []
     parts += [f"{training:,} training"] if training else []
@@ -105,8 +102,8 @@ def overview(cards: Sequence[Card], query: Query) -> bytes:
 
 def _text(card: Card) -> str:
     chips = [chip.word for chip in (words.state(card), words.verdict(card)) if chip is not None]
-    about = [card.get(name) for name in ("name", "run", "party", "role", "strength", "data")]
-    return " ".join(str(word) for word in (*about, *chips, *card.get("protections", ())) if word).lower()
+    about = [card.get(name) for name in ("name", "run", "party", "role", "strength")]
+    return " ".join(str(word) for word in (*about, *chips) if word).lower()
 
 
 def run(reader: RunReader, query: Query) -> bytes:
@@ -131,90 +128,6 @@ def run(reader: RunReader, query: Query) -> bytes:
         grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, detail["measure"], detail["limit"]),
         norms=None if looks is None else _norms(looks, query), **shared,
     )  # fmt: skip
-
-
-def sweep(reader: SweepReader, query: Query) -> bytes:
-    """A sweep: the trade-off, its points, every attack against every setting."""
-    detail = reader.detail()
-    hidden = set(filter(None, query.get("hide", "").split(",")))
-    points = [point for point in detail["points"] if point["protection"] not in hidden]
-    able = [point for point in points if point["leak"] is not None and point["utility"] is not None]
-    best = _unbeaten(able)
-    families: dict[str, list[Dot]] = {}
-    for point in able:
-        across = None if point["low"] is None else (point["low"], point["high"])
-        link = f"/sweep/{detail['id']}/{point['replica']}", _reached(point)
-        dot = Dot(point["leak"], point["utility"], across=across, link=link)
-        families.setdefault(point["protection"], []).append(dot)
-    picture, styles = None, dict[str, str]()
-    if families:
-        ends = [value for point in able for value in (point["leak"], point["low"], point["high"]) if value is not None]
-        axis = svg.Axis(min(0.5, *ends), min(1.02, max(ends) + 0.02))
-        picture, styles = tradeoff(Panel("leak AUC of the worst attack", families, axis), worth="test AUC")
-    listed = sorted(points, key=lambda point: math.inf if point["leak"] is None else point["leak"])
-    protections = [(name, name in hidden, _hide(hidden ^ {name})) for name in detail["protections"]]
-    return _page(
-        "sweep", title=detail["name"], up="/", sweep=detail, state=words.state(detail), picture=picture,
-        styles=styles, protections=protections, sentence=_swept(detail, able),
-        points=[(point, point["replica"] in best) for point in listed],
-        grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, "leak_auc", None),
-    )  # fmt: skip
-
-
-def _unbeaten(points: Sequence[Mapping[str, Any]]) -> set[int]:
-    """The trainings that no other beats in both: from the least leak on, each with a better model than all before."""
-    best, found = -math.inf, set()
-    for point in sorted(points, key=lambda point: (point["leak"], -point["utility"])):
-        if point["utility"] > best:
-            best = point["utility"]
-            found.add(point["replica"])
-    return found
-
-
-def _hide(names: set[str]) -> str:
-    return f"?hide={','.join(sorted(names))}" if names else "?"
-
-
-def _swept(detail: Card, able: Sequence[Mapping[str, Any]]) -> str:
-    done = f"{detail['done']:,} of {count(detail['settings'], 'setting')} done."
-    if not able:
-        return f"{done} No point has both a leak and a test figure yet."
-    least, most = min(able, key=lambda point: point["leak"]), max(able, key=lambda point: point["utility"])
-    return (
-        f"{done} The least leak is {decimals(least['leak'])} "
-        f"({least['label']}, test AUC {decimals(least['utility'])}); "
-        f"the best test AUC is {decimals(most['utility'])} ({most['label']}, leak {decimals(most['leak'])})."
-    )
-
-
-def setting(reader: SweepReader, number: int, query: Query) -> bytes | None:
-    """One training of a sweep; None where there is none of that number."""
-    detail = reader.replica(number)
-    if detail is None:
-        return None
-    place = {**detail, "decisions": [], "limit": None}
-    grid = None if detail["matrix"] is None else _grid(detail["matrix"], query, "leak_auc", None)
-    return _page(
-        "setting", title=detail["label"], up=f"/sweep/{detail['id']}", setting=detail,
-        sentence=f"{_reached(detail)}.", grid=grid,
-        charts=over_steps(place, parts=True),
-    )  # fmt: skip
-
-
-def _reached(point: Mapping[str, Any]) -> str:
-    between = "" if point["low"] is None else f" ({decimals(point['low'])} to {decimals(point['high'])})"
-    leak = f"leak {decimals(point['leak'])}{between} by {point['worst_attack'] or 'no attack'}"
-    return f"{point['label']}, seed {point['seed']}: {leak}, test AUC {decimals(point['utility'])}"
-
-
-def matrix(found: Mapping[str, Any], query: Query) -> bytes:
-    """Every attack on labels against every protection that was ever reported or swept."""
-    grid = None
-    if found["columns"] and found["rows"]:
-        grid = _grid(found, query, "leak_auc", None)
-    return _page(
-        "matrix", title="Attacks and protections", up="/", page="matrix", grid=grid, measure=MEASURES["leak_auc"]
-    )
 
 
 def refusal(status: int, text: str) -> bytes:
@@ -293,7 +206,7 @@ def _timeline(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup, str]
 
 def _grid(found: Mapping[str, Any], query: Query, measure: Measured, bound: float | None) -> dict[str, Any]:
     """A table of attacks by columns, sorted as a page was asked to: by a column, by names, or by the worst of all."""
-    columns = [column if isinstance(column, Mapping) else {"label": column} for column in found["columns"]]
+    columns = found["columns"]
     try:
         by: int | None = int(query.get("by", ""))
     except ValueError:
@@ -321,12 +234,11 @@ def _grid(found: Mapping[str, Any], query: Query, measure: Measured, bound: floa
         lines.append((row["attack"], row.get("on") or "", cells))
     kept = {name: value for name, value in query.items() if name not in ("by", "up")}
     heads = []
-    for place, column in enumerate([{"label": "Attack"}, *columns], start=-1):
+    for place, column in enumerate(["Attack", *columns], start=-1):
         chosen = place == by
         address = f"?{urlencode({**kept, 'by': place, **({'up': 1} if chosen and down else {})})}"
         order = "" if not chosen else "descending" if down == (place >= 0) else "ascending"
-        leads = f"/{column['kind']}/{column['id']}" if "id" in column else ""
-        heads.append((column["label"], address, order, leads, column.get("name", "")))
+        heads.append((column, address, order))
     return {"heads": heads, "lines": lines}
 
 

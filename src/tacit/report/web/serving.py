@@ -24,7 +24,7 @@ _GRACE = 2  # seconds for answers that are under way when the server stops
 class Dashboard:
     """A server of the live page, which has its port from the start: 0 is any, None the first free one from 7860 on.
 
-    Whoever looks needs its token. Runs and sweeps under the roots are looked for again after so many seconds.
+    Whoever looks needs its token. Runs under the roots are looked for again after so many seconds.
     """
 
     def __init__(

@@ -6,13 +6,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError
-from tacit.report.reading import DAMAGE, Place, Reader, RunReader, damage, find, reader
+from tacit.report.reading import DAMAGE, Place, RunReader, damage, find
 from tacit.report.status import alive
 
 _SHARE = 10  # finding takes a tenth of the time, at most: a tree on a slow disk is looked through less often
@@ -35,7 +35,7 @@ class _Slot:
     """A place and its reader, which one thread has at a time."""
 
     place: Place
-    reader: Reader
+    reader: RunReader
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: tuple[Any, ...] | None = None  # the mark at the last glance
     glance: Glance | None = None
@@ -52,7 +52,7 @@ class Shelf:
     that were used longest ago are let go.
     """
 
-    roots: Sequence[Path]  # folders under which runs and sweeps are looked for
+    roots: Sequence[Path]  # folders under which runs are looked for
     _: KW_ONLY
     every: float = 3.0  # seconds after which they are looked for again
     points: int = _POINTS  # that all readers together may keep
@@ -73,7 +73,8 @@ class Shelf:
                 began = self.now()
                 if began >= self._next:
                     self._slots = {
-                        place.id: self._slots.get(place.id) or _Slot(place, reader(place)) for place in find(self.roots)
+                        place.id: self._slots.get(place.id) or _Slot(place, RunReader(place))
+                        for place in find(self.roots)
                     }
                     ended = self.now()
                     self._next = ended + max(self.every, _SHARE * (ended - began))
@@ -81,45 +82,23 @@ class Shelf:
                 self._finding.release()
         return [slot.place for slot in self._slots.values()]
 
-    def place(self, name: str, kind: str) -> Place | None:
-        """The place of an id and a kind; None where there is none."""
+    def place(self, name: str) -> Place | None:
+        """The place of an id; None where there is none."""
         if name not in self._slots:
             self.places()
         slot = self._slots.get(name)
-        return slot.place if slot is not None and slot.place.kind == kind else None
+        return None if slot is None else slot.place
 
     @contextmanager
-    def reading(self, place: Place) -> Iterator[Reader]:
+    def reading(self, place: Place) -> Iterator[RunReader]:
         """The reader of a place, fresh, and for this thread alone. What its files make impossible is a `DataError`."""
-        slot = self._slots.get(place.id) or _Slot(place, reader(place))  # it may have gone a moment ago
+        slot = self._slots.get(place.id) or _Slot(place, RunReader(place))  # it may have gone a moment ago
         with slot.lock:
             try:
                 self._refresh(slot)
                 yield slot.reader
             except DAMAGE as error:
                 raise DataError(damage(place, error)) from error
-        self._let_go()
-
-    @contextmanager
-    def reading_all(self) -> Iterator[list[Reader]]:
-        """All readers that can be read, fresh; locked in the order of ids, so that no two threads wait in a ring."""
-        self.places()
-        with ExitStack() as stack:
-            readers = []
-            for _, slot in sorted(self._slots.items()):
-                stack.enter_context(slot.lock)
-                try:
-                    self._refresh(slot)
-                except DAMAGE:  # its card says so
-                    continue
-                readers.append(slot.reader)
-            try:
-                yield readers
-            except DAMAGE as error:
-                where = ", ".join(map(str, self.roots))
-                raise DataError(
-                    f"what is under {where} can't be put side by side ({error!r}): see each alone"
-                ) from error
         self._let_go()
 
     def glances(self) -> list[Glance]:
@@ -131,7 +110,7 @@ class Shelf:
 
     def mark(self, place: Place) -> tuple[Any, ...]:
         """A mark of a place that changes with its files; it waits for nobody who reads them."""
-        return _mark(self._slots.get(place.id) or _Slot(place, reader(place)))
+        return _mark(self._slots.get(place.id) or _Slot(place, RunReader(place)))
 
     def marks(self) -> list[tuple[Any, ...]]:
         """The marks of all places."""
@@ -149,7 +128,7 @@ class Shelf:
                     slot.glance = _glance(slot.reader)
                 except DAMAGE as error:  # its files hold what nothing of ours has written
                     place = slot.place
-                    card = {"id": place.id, "kind": place.kind, "name": place.name, "state": "unknown", "alive": False,
+                    card = {"id": place.id, "name": place.name, "state": "unknown", "alive": False,
                             "problems": [damage(place, error)]}  # fmt: skip
                     slot.glance = Glance(card)
                 slot.seen = (*mark[:-1], _lives(slot))
@@ -157,11 +136,8 @@ class Shelf:
 
     def _refresh(self, slot: _Slot) -> None:
         slot.reader.refresh()
-        if isinstance(slot.reader, RunReader):
-            slot.pid = slot.reader.status.get("pid")
-            held = sum(map(len, slot.reader.series.values()))
-        else:
-            held = 0 if slot.reader.table is None else slot.reader.table.height * slot.reader.table.width
+        slot.pid = slot.reader.status.get("pid")
+        held = sum(map(len, slot.reader.series.values()))
         slot.weight, slot.used = _LIGHT + held, self.now()
 
     def _let_go(self) -> None:
@@ -174,15 +150,13 @@ class Shelf:
             if slot.lock.acquire(blocking=False):  # one that is being read is in use
                 try:
                     weight -= slot.weight
-                    slot.reader, slot.weight = reader(slot.place), 0
+                    slot.reader, slot.weight = RunReader(slot.place), 0
                 finally:
                     slot.lock.release()
 
 
-def _glance(reader: Reader) -> Glance:
+def _glance(reader: RunReader) -> Glance:
     card = reader.card()
-    if not isinstance(reader, RunReader):
-        return Glance(card)
     leaks = [(curve.name, curve.y[-1]) for curve in reader.series.values() if curve.group == "leak" and len(curve)]
     waits = card["state"] == "waiting" and card["alive"]
     since = None
@@ -194,7 +168,7 @@ def _glance(reader: Reader) -> Glance:
 
 
 def _mark(slot: _Slot) -> tuple[Any, ...]:
-    return reader(slot.place).fingerprint(), _lives(slot)
+    return RunReader(slot.place).fingerprint(), _lives(slot)
 
 
 def _lives(slot: _Slot) -> bool:

@@ -27,11 +27,8 @@ class Chip:
 
 
 def state(card: Card) -> Chip:
-    """The state of a run or a sweep."""
+    """The state of a run."""
     name, alive = card.get("state"), card.get("alive")
-    if card["kind"] == "sweep":
-        done = card["done"] >= card["settings"]
-        return Chip("Finished", "check", "good") if done else Chip("Under way", "play", "plain")
     if name == "finished":
         return Chip("Finished", "check", "plain" if card.get("verdict") == "broken" else "good")
     if name in _BUSY and alive is False:
@@ -85,12 +82,10 @@ def role(card: Card) -> str:
 
 
 def share_done(card: Card) -> float:
-    """The share of a run or sweep that is done."""
-    if card["kind"] == "sweep":
-        done, total = card["done"], card["settings"]
-    elif card.get("state") == "finished":
+    """The share of a run that is done."""
+    if card.get("state") == "finished":
         return 1.0
-    elif card.get("mode") == "one_shot":
+    if card.get("mode") == "one_shot":
         done, total = card["doing"]["done"], card["doing"]["total"]
     else:
         done, total = card.get("turn"), card.get("turns")
@@ -259,17 +254,3 @@ def named(name: str) -> str:
     """A figure's name, to begin a line with."""
     words = spelled(name)
     return words[:1].upper() + words[1:]
-
-
-def plain(value: object) -> str:
-    """What a file says, without its brackets.
-
-    >>> plain([["iso", 4], ["none", None]]), plain({"epochs": 2})
-    ('iso 4, none', 'epochs 2')
-    """
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {plain(one)}" for name, one in value.items())
-    if isinstance(value, list | tuple):
-        deep = any(isinstance(one, list | tuple | Mapping) for one in value)
-        return (", " if deep else " ").join(plain(one) for one in value if one is not None)
-    return str(value)

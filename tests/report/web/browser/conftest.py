@@ -1,4 +1,4 @@
-"""A real browser, and folders as runs and sweeps write them, through the very code that writes them."""
+"""A real browser, and folders as runs write them, through the very code that writes them."""
 
 import json
 import math
@@ -13,7 +13,6 @@ from functools import partial
 import pytest
 
 from tacit.disk import append_line, replaced
-from tacit.lab.sweeping.results import as_table, write
 from tacit.report import seals
 
 NOW = 1_763_200_000.0  # seconds since 1970 at which written runs began
@@ -125,49 +124,6 @@ def finished(root, party="airline", run="flights", **changes):
     return one
 
 
-def sweep_rows(replica, protection, knob, strength, leak, auc):
-    """What a sweep writes about one replica."""
-    shared = {"replica": replica, "protection": protection, "knob": knob, "strength": strength, "options": "{}",
-              "seed": 0, "train_loss": 0.3, "test_loss": 0.28}  # fmt: skip
-
-    def found(value):
-        pairs = {"norm@cut": value - 0.03, "cosine@cut": value, "residual@cut": max(0.5, value - 0.06)}
-        ends = {
-            f"{name} {end}": one + sign * 0.02
-            for name, one in pairs.items()
-            for end, sign in (("low", -1), ("high", 1))
-        }
-        return pairs | ends
-
-    stretches = [
-        {
-            **shared,
-            **found(leak - 0.002 * (20 - step / 10)),
-            "part": "stretch",
-            "step": step,
-            "test_auc": auc - 0.1 / step,
-        }
-        for step in range(10, 201, 10)
-    ]
-    worst = {"worst": leak, "worst low": leak - 0.02, "worst high": leak + 0.02, "worst attack": "cosine@cut"}
-    return [*stretches, {**shared, **found(leak), **worst, "part": "whole", "step": 200, "test_auc": auc}]
-
-
-def sweep(folder, *, some=None):
-    """A sweep of four protections; only its first settings where it goes on."""
-    settings = [("none", None, None, 0.98, 0.8)]
-    for number in range(6):
-        share = number / 5
-        settings.append(("iso", "t", 4.0**number, 0.95 - 0.3 * share, 0.79 - 0.07 * share))
-        settings.append(("marvell", "scale", 4.0**number / 4, 0.85 - 0.3 * share, 0.79 - 0.05 * share))
-        settings.append(("matched", "leak_auc", 0.9 - 0.07 * number, 0.75 - 0.22 * share, 0.785 - 0.045 * share))
-    about = {"data": "flights", "settings": [[name, 0] for name, *_ in settings], "epochs": 6, "batch_size": 512}
-    rows = [row for number, one in enumerate(settings[:some]) for row in sweep_rows(number, *one)]
-    path = folder / "results.parquet" if some is None else folder / "waves" / "0.parquet"
-    write(path, as_table(rows), about)
-    return folder
-
-
 def until(page, expression):
     """Wait until an expression holds in the page. Playwright's own way needs an `eval` that the page does not allow."""
     deadline = time.monotonic() + WAIT
@@ -239,11 +195,6 @@ def _finished():
     return finished
 
 
-@pytest.fixture(name="sweep", scope="session")
-def _sweep():
-    return sweep
-
-
 @pytest.fixture(name="Folder", scope="session")
 def _folder_class():
     return Folder
@@ -251,15 +202,13 @@ def _folder_class():
 
 @pytest.fixture(name="home", scope="session")
 def _home(tmp_path_factory, serving):
-    """A server over one finished run, one of the other side, and two sweeps, for tests that only look."""
+    """A server over one finished run and one of the other side, for tests that only look."""
     root = tmp_path_factory.mktemp("home")
     finished(root)
     other = Folder(root, "airport", "flights", role="features")
     for step in range(0, 3000, 40):
         other.look(step)
     other.status(state="waiting", turn=1500, epoch=1, peer="airline", waiting_seconds=40, why="no answer yet")
-    sweep(root / "sweeps" / "done")
-    sweep(root / "sweeps" / "half", some=7)
     with serving(root) as client:
         client.ids = {name: one["id"] for name, one in client.cards().items()}
         yield client

@@ -18,16 +18,12 @@ SPLIT = [
 SENT = ["2 What was measured", "2 Everything sent", "2 Events"]
 HEADINGS = {
     "label run": SPLIT,
-    "sweep": ["1 sweeps / done", "2 Trade-off", "2 Every attack against every setting", "2 How it was made"],
-    "setting": ["1 matched leak_auc=0.9", "2 Over updates", "3 Leak while training runs", "3 How good the model is",
-                "3 Loss", "2 Every attack, over the whole training"],
-    "matrix": ["1 Attacks and protections"],
     "exchange, label": ["1 flights", "2 The exchange", "2 Label bound", "3 What that means for one row",
                         "3 By row, over all exchanges", "2 What it does not cover", *SENT],
     "exchange, features": ["1 flights", "2 The exchange", "2 Column by column", "2 What was sent",
-                           "3 Forms that were tried", "2 Rows that stand out", *SENT],
+                           "2 Rows that stand out", *SENT],
 }  # fmt: skip
-PAGES = ["runs", "label run", "feature run", "sweep", "setting", "matrix"]
+PAGES = ["runs", "label run", "feature run"]
 
 
 @pytest.fixture(name="exchanges", scope="module")
@@ -119,16 +115,3 @@ def test_nothing_is_told_but_what_is_news(tmp_path, shows, folder, visit):
     run.status(state="paused", reason="somebody asked for it")
     expect(page.locator("#told")).to_contain_text("Paused")
     assert page.evaluate("window.heard") == 1
-
-
-def test_a_table_that_is_sorted_keeps_the_focus_and_what_was_scrolled(home, visit):
-    page = visit(home, "/matrix")
-    last = page.locator("table.grid thead a.sorter").last
-    last.focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
-    assert last.evaluate("node => node === document.activeElement")
-    assert page.evaluate("document.querySelector('.scroll').scrollLeft") > 0
-    page.keyboard.press("Enter")
-    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "ascending")
-    assert last.evaluate("node => node === document.activeElement")

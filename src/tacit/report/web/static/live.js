@@ -122,7 +122,6 @@ const KEYS = {
   "/": () => by("filter")?.focus(),
   "?": () => by("keys").showModal(),
   o: () => (location.href = "/"),
-  m: () => (location.href = "/matrix"),
   t: () => theme(true),
 };
 
