@@ -81,12 +81,11 @@ def _write(folder: Path, looks: int) -> Path:
     }  # fmt: skip
     (folder / "status.json").write_text(json.dumps(status))
     live, draw = folder / "live.jsonl", random.Random(0)
-    norms = {"low": 0.01, "high": 3.0, "counts": [[draw.randrange(60) for _ in range(24)] for _ in range(2)]}
     with live.open("w") as file:
         for step in range(64, 64 + 128 * looks, 128):
             found = {name: 0.5 + draw.gauss(0, 0.02) for name in _ATTACKS}
             line = {"step": step, "turn": step, "epoch": 0, "found": found, "figures": {"loss": draw.random()}}
-            file.write(json.dumps({**line, "norms": {"sent": norms, "clean": norms}}) + "\n")
+            file.write(json.dumps(line) + "\n")
     return live
 
 

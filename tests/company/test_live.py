@@ -88,8 +88,6 @@ def test_every_step_is_recorded_and_every_second_one_looked_at(watched, tmp_path
     assert [one["epoch"] for one in seen] == [0, 0, 1, 1]
     assert {"norm", "cosine"} <= set(seen[0]["found"])
     assert all(one["figures"]["loss"] > 0 for one in seen)
-    assert all(sum(map(sum, one["norms"]["sent"]["counts"])) == 16 for one in seen)
-    assert seen[0]["norms"]["sent"] == seen[0]["norms"]["clean"], "nothing is protected here"
     assert watch.seconds > 0
 
 

@@ -16,7 +16,7 @@ from tacit.report.exchange import exchange_of, figures_of, part_left, worst_of
 from tacit.report.finding import Place, marks
 from tacit.report.pacing import Line, pace_of, rate_now
 from tacit.report.rendering import read as read_report
-from tacit.report.series import Cells, Group, NormsOverTime, Series, by_protection, finite
+from tacit.report.series import Cells, Group, Series, by_protection, finite
 from tacit.report.status import GATE, LIVE, LOGS, PACE, REPORT, STATUS, Tail, alive, read_all
 
 _FILES = (STATUS, LOGS[-1], LIVE, GATE, PACE, REPORT)
@@ -45,7 +45,6 @@ class RunReader:
         self.report: dict[str, Any] | None = None  # the same, as `report.json` has it
         self.status: dict[str, Any] = {}  # as `tacit status` tells it
         self.problems: list[str] = []  # what could not be read
-        self.norms = NormsOverTime()
         self._live, self._pace = Tail(place.path / LIVE), Tail(place.path / PACE)
         self._looks: dict[str, Series] = {}
         self._seen: tuple[Any, ...] = ()
@@ -129,7 +128,7 @@ class RunReader:
             **self.card(), "steps": self.steps,
             "curves": [curve.shown(points) for curve in self.series.values()],
             "total": sum(map(len, self.series.values())), "limits": self._limits(),
-            "decisions": decided, "pace": pace, "norms": self.norms.shown(),
+            "decisions": decided, "pace": pace,
             "history": self.status.get("history", []), "events": self.events[-50:],
             "matrix": self._matrix(leaks), "leaks": leaks, "moments": report.get("moments", []),
             "exchange": exchange_of(self.status, pace["stalls"], report) if self._one_shot else None,
@@ -155,7 +154,7 @@ class RunReader:
     def _read_looks(self) -> None:
         """Figures of looks while training ran, which are only added to, unless the run was set back."""
         if self._live.anew():
-            self._looks, self.norms = {}, NormsOverTime()
+            self._looks = {}
         for line in self._live.fresh():
             step, found, figures = line.get("step"), line.get("found"), line.get("figures", {})
             if type(step) is not int or abs(step) > _LARGEST or type(found) is not dict or type(figures) is not dict:
@@ -163,7 +162,6 @@ class RunReader:
             for name, value in found.items():
                 self._add(self._looks, f"leak/{name}", step, value)
             self._add(self._looks, "utility/loss", step, figures.get("loss"))
-            self.norms.add(step, line.get("norms"))
 
     def _derived(self) -> dict[str, Series]:
         """Curves of what the gate, the status and the report tell: few points, made anew each time."""

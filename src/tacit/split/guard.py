@@ -20,7 +20,6 @@ from torch import Tensor
 
 from tacit.align.batches import Plan, Task, shuffled
 from tacit.audit.live import look_at_embedding, look_at_gradient
-from tacit.audit.norms import norms_by_class
 from tacit.company.aligned import Aligned
 from tacit.company.folder import Folder
 from tacit.config import Contract, Live, Record
@@ -209,19 +208,16 @@ class Watch:
 def look_at_gradients(
     party: LabelParty, attacks: Sequence[str], rows: Tensor, seen: Mapping[str, Any], step: int
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """A label party's look: attacks on its labels, its loss, and the norms of its gradients by class."""
-    beside: dict[str, Any] = {"figures": {"loss": float(seen["loss"])}}
+    """A label party's look: attacks on its labels, and its loss."""
+    beside = {"figures": {"loss": float(seen["loss"])}}
     if party.classes > 2:
         return {}, beside
     labels = party.labels[rows].to(seen["sent"].device)
 
-    def looked_at(labels: Tensor) -> tuple[dict[str, float], dict[str, Any]]:
-        norms = {which: norms_by_class(seen[which], labels) for which in ("sent", "clean")}
-        found = look_at_gradient(seen["sent"], seen["clean"], labels, seen["embedding"], seed=step, attacks=attacks)
-        return found, {which: counted for which, counted in norms.items() if counted is not None}
+    def looked_at(labels: Tensor) -> dict[str, float]:
+        return look_at_gradient(seen["sent"], seen["clean"], labels, seen["embedding"], seed=step, attacks=attacks)
 
-    found, beside["norms"] = evenly(lambda: looked_at(alternating(labels)), lambda: looked_at(labels))
-    return found, beside
+    return evenly(lambda: looked_at(alternating(labels)), lambda: looked_at(labels)), beside
 
 
 def look_at_embeddings(

@@ -9,7 +9,6 @@ from tacit.disk import append_line, replaced
 from tacit.report import seals
 
 FIGURE = {"attack": "cosine", "on": "batches", "value": 0.55, "low": 0.52, "upper": 0.58, "limit": None}
-COUNTS = {"low": 0.1, "high": 1.0, "counts": [[3, 1], [0, 2]]}
 
 
 class Written:
@@ -28,9 +27,9 @@ class Written:
         self.told |= {"time": "2026-11-15T10:00:00+00:00", **changes}
         replaced(self.path / "status.json", lambda file: file.write(json.dumps(self.told).encode()), durable=False)
 
-    def look(self, step, *, loss=0.5, norms=True, **found):
+    def look(self, step, *, loss=0.5, **found):
         line = {"step": step, "turn": step, "epoch": step // 50, "found": found, "figures": {"loss": loss}}
-        append_line(self.path / "live.jsonl", line | ({"norms": {"sent": COUNTS, "clean": COUNTS}} if norms else {}))
+        append_line(self.path / "live.jsonl", line)
 
     def pace(self, time, turn, state="training"):
         append_line(self.path / "pace.jsonl", {"time": time, "turn": turn, "state": state, "journal_bytes": 10 * turn})

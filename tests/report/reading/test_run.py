@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tacit.disk import append_line
 from tacit.errors import DataError
 from tacit.report.document import Leak, Report, Subject
 from tacit.report.pacing import pace_of
@@ -33,7 +32,7 @@ def test_a_run_that_has_just_begun(written, read):
     assert one.refresh()
     told = one.detail()
     assert json.loads(json.dumps(told, allow_nan=False)) == told | {"problems": []}
-    assert told["worst"] is None is told["norms"] is told["matrix"]
+    assert told["worst"] is None is told["matrix"]
     assert (told["curves"], told["spark"], told["state"]) == ([], {"x": [], "y": []}, "training")
 
 
@@ -78,7 +77,6 @@ def test_a_run_that_was_set_back_shows_no_look_twice(written, read):
     one.refresh()
     assert curve(one.detail(), "norm")["x"] == [0, 1, 2]
     assert curve(one.detail(), "loss")["x"] == [0, 1, 2]
-    assert one.detail()["norms"]["steps"] == [0, 1, 2]
 
 
 def test_the_gate_is_shown_with_its_limit_and_what_it_measured(written, read):
@@ -152,17 +150,6 @@ def test_no_damaged_file_stops_a_page(written, read, name, content):
     if name in ("status.json", "report.json"):
         assert any(name in problem for problem in one.problems)
     assert frame(one).height >= 0
-
-
-def test_norms_are_kept_for_two_hundred_looks_at_most(written, read):
-    run, one = written(), read()
-    for step in range(1000):
-        run.look(step, norm=0.5)
-    one.refresh()
-    steps = one.detail()["norms"]["steps"]
-    assert 100 <= len(steps) <= 200
-    assert steps[0] == 0
-    assert steps[-1] > 980
 
 
 def test_every_figure_stands_in_one_long_table(written, read):
@@ -255,12 +242,3 @@ def test_a_number_beyond_all_counts_costs_only_itself(written, read):
     one.refresh()
     assert curve(one.detail(), "norm")["x"] == [2]
     assert curve(one.detail(), "cosine")["y"] == [0.6]
-
-
-def test_norms_without_a_range_are_left_out(written, read):
-    run, one = written(), read()
-    for step, (low, high) in enumerate([(0.0, 1.0), (1.0, float("inf")), (float("nan"), 1.0), (1.0, 1.0), (0.1, 1.0)]):
-        norms = {"sent": {"low": low, "high": high, "counts": [[1], [2]]}}
-        append_line(run.path / "live.jsonl", {"step": step, "found": {}, "norms": norms})
-    one.refresh()
-    assert one.norms.shown()["steps"] == [4]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.report.measures import MEASURES
 from tacit.report.plots import SERIES
-from tacit.report.series import finite
 from tacit.report.web.words import duration, limit, rate, short, size
 from tacit.report.words import count, decimals, spelled
 
@@ -28,7 +26,6 @@ class Chart:
     nothing: str  # to be said where there is no curve
     across: str = "step"  # or "time", in seconds since 1970
     floor: float | None = None  # the lowest end of the axis up
-    log: bool = False  # whether the axis up is logarithmic
     # {"x": ..., "y": ...} of the limit, where there is one
     limits: Mapping[str, Any] | None = None
     shades: Sequence[tuple[float, float]] = ()  # times in which nothing moved
@@ -48,11 +45,10 @@ class Chart:
             value for curve in self.curves for name in ("y", "mean", "low", "high") for value in curve.get(name, ())
         ]
         figures += (self.limits or {}).get("y", [])
-        low, high = _ends([value for value in figures if value is not None and (value > 0 or not self.log)], self.log)
+        low, high = _ends([value for value in figures if value is not None])
         low = low if self.floor is None else min(self.floor, low)
         return {
-            "across": self.across, "log": self.log, "range": [low, high],
-            "ticks": _decades(low, high) if self.log else [],
+            "across": self.across, "range": [low, high],
             "limits": self.limits, "shades": self.shades, "marks": self.marks,
             "curves": [{**curve, "style": style} for style, curve in zip(self._styles(), self.curves, strict=True)],
         }  # fmt: skip
@@ -140,69 +136,10 @@ def _highest(curve: Curve) -> float:
     return max(_known(curve))
 
 
-def _ends(values: Sequence[float], log: bool) -> tuple[float, float]:
+def _ends(values: Sequence[float]) -> tuple[float, float]:
     """Lowest and highest with some air."""
     if not values:
-        return (0.1, 1.0) if log else (0.0, 1.0)
+        return 0.0, 1.0
     low, high = min(values), max(values)
-    if log:
-        return low / 1.3, high * 1.3
     air = 0.08 * (high - low or abs(high) or 1.0)
     return low - air, high + air
-
-
-def _decades(low: float, high: float) -> list[float]:
-    """Round numbers between two ends of a logarithmic axis."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [step * 10.0**power for power in powers for step in ((1,) if high / low > 200 else (1, 2, 5))]
-    return [tick for tick in found if low <= tick <= high]
-
-
-# --- norms of gradients ----------------------------------------------------------------------------------------------
-
-_CLASSES = ("class 0", "class 1")
-_QUANTILES = (0.1, 0.5, 0.9)
-_WHICH = {"clean": "Before the protection", "sent": "As they are sent"}
-
-
-def norms_over_steps(norms: Mapping[str, Any]) -> list[Chart]:
-    """The norms of gradients by class, before the protection and as they are sent."""
-    made = []
-    for which, title in _WHICH.items():
-        curves = []
-        for number, name in enumerate(_CLASSES):
-            found = [(step, _quantiles(one, number)) for step, one in zip(norms["steps"], norms[which], strict=True)]
-            some = [(step, ends) for step, ends in found if ends is not None]
-            if some:
-                low, middle, high = (finite([ends[place] for _, ends in some]) for place in range(3))
-                curves.append({"name": name, "x": [step for step, _ in some], "y": middle, "low": low, "high": high})
-        told = "The line is the median of a class, the bar around it holds 8 in 10 of its rows."
-        gap = apart(norms[which][-1])
-        told += "" if gap is None else f" At the last look the medians differ {gap:.2f}-fold."
-        made.append(Chart(f"norms-{which}", title, curves, told, "Nothing was noted of these.", log=True))
-    return made
-
-
-def apart(histogram: Mapping[str, Any] | None) -> float | None:
-    """The factor between the medians of both classes."""
-    found = [] if histogram is None else [_quantiles(histogram, number) for number in range(len(_CLASSES))]
-    medians = [ends[1] for ends in found if ends is not None]
-    return max(medians) / min(medians) if len(medians) == len(_CLASSES) and min(medians) > 0 else None
-
-
-def _quantiles(histogram: Mapping[str, Any] | None, number: int) -> list[float] | None:
-    """Norms below which shares of a class lie, from bins of equal width in the logarithm."""
-    counts = [] if histogram is None else histogram["counts"][number]
-    rows = sum(counts)
-    if histogram is None or rows <= 0:
-        return None
-    low, high = math.log(histogram["low"]), math.log(histogram["high"])
-    width, found = (high - low) / len(counts), []
-    for share in _QUANTILES:
-        before = 0
-        for place, some in enumerate(counts):
-            if some and before + some >= share * rows:
-                found.append(math.exp(low + width * (place + (share * rows - before) / some)))
-                break
-            before += some
-    return found

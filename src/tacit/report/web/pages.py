@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +19,7 @@ from tacit.report.plots import Mark, interval, scale
 from tacit.report.rendering import environment
 from tacit.report.run import RunReader
 from tacit.report.web import words
-from tacit.report.web.charts import Chart, apart, norms_over_steps, over_steps, over_time
+from tacit.report.web.charts import over_steps, over_time
 from tacit.report.words import count, decimals, spelled
 
 Card = Mapping[str, Any]
@@ -122,11 +121,10 @@ def run(reader: RunReader, query: Query) -> bytes:
         content = {} if report is None else one_shot.content(report)
         exchange = detail["exchange"]
         return _page("exchange", report=report, timeline=_timeline(exchange["timeline"]), **{**content, **shared})
-    charts, looks = over_steps(detail), detail["norms"]
     return _page(
-        "run", charts=charts, pace=over_time(detail), stalls=_longest(detail["pace"]["stalls"]),
+        "run", charts=over_steps(detail), pace=over_time(detail), stalls=_longest(detail["pace"]["stalls"]),
         grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, detail["measure"], detail["limit"]),
-        norms=None if looks is None else _norms(looks, query), **shared,
+        **shared,
     )  # fmt: skip
 
 
@@ -240,44 +238,3 @@ def _grid(found: Mapping[str, Any], query: Query, measure: Measured, bound: floa
         order = "" if not chosen else "descending" if down == (place >= 0) else "ascending"
         heads.append((column, address, order))
     return {"heads": heads, "lines": lines}
-
-
-def _norms(norms: Mapping[str, Any], query: Query) -> dict[str, Any]:
-    """Norms of gradients by class: over all looks, and at one of them as a picture."""
-    last = len(norms["steps"]) - 1
-    try:
-        look = min(max(int(query.get("look", last)), 0), last)
-    except ValueError:
-        look = last
-    gap = apart(norms["sent"][look])
-    said = f"Step {norms['steps'][look]:,}{' (the last)' if look == last else ''}"
-    said += "" if gap is None else f": medians of what is sent differ {gap:.2f}-fold"
-    charts = norms_over_steps(norms)
-    pictures = {
-        chart.id: _histogram(norms[which], look, chart) for chart, which in zip(charts, ("clean", "sent"), strict=True)
-    }
-    return {"charts": charts, "pictures": pictures, "look": look, "last": last, "said": said}
-
-
-def _histogram(looks: Sequence[Mapping[str, Any] | None], look: int, chart: Chart) -> Markup | str:
-    """Both classes at one look, as shares of each class, on the axis of all looks."""
-    shown = looks[look]
-    if shown is None:
-        return ""
-    every = [one for one in looks if one is not None]
-    axis = svg.Axis(math.log(min(one["low"] for one in every)), math.log(max(one["high"] for one in every)))
-    low, high = math.log(shown["low"]), math.log(shown["high"])
-    classes = [[some / max(sum(counts), 1) for some in counts] for counts in shown["counts"]]
-    top = max((share for shares in classes for share in shares), default=0.0) or 1.0
-    drawn = []
-    for number, shares in enumerate(classes):
-        edges = [low + (high - low) * place / max(len(shares), 1) for place in range(len(shares) + 1)]
-        corners = [(axis.share(low), 1.0)]
-        for (left, right), share in zip(pairwise(edges), shares, strict=True):
-            corners += [(axis.share(left), 1 - 0.95 * share / top), (axis.share(right), 1 - 0.95 * share / top)]
-        drawn.append(svg.stretched([*corners, (axis.share(high), 1.0)], f"area series s{number + 1}"))
-    drawn.append(svg.line(0, 1, 1, 1, "axis"))
-    ends = ((axis.low, 0.0, "start"), ((axis.low + axis.high) / 2, 0.5, "middle"), (axis.high, 1.0, "end"))
-    drawn += [svg.text(f"{math.exp(log):.2g}", place, 1, "tick", dy=16, anchor=anchor) for log, place, anchor in ends]
-    words_ = "; ".join(f"{name}: median {last}" for _, name, _, last in chart.key)
-    return svg.picture(f"{chart.title}, one look", words_, *drawn, height=96, class_="histogram")

@@ -47,26 +47,16 @@ class Folder:
         replaced(self.path / "status.json", lambda file: file.write(json.dumps(self.told).encode()), durable=False)
 
     def look(self, step, shift=0.0, **found):
-        """One look, with its loss and the norms of both classes."""
+        """One look, with its loss."""
         noise = self.source.gauss
         if self.told["role"] == "features":
             told = {"linear_decoder": 0.35 + 0.05 * math.tanh(step / 900) + noise(0, 0.01)}
             append_line(self.path / "live.jsonl", {"step": step, "turn": step, "epoch": 0, "found": found or told})
             return
         told = {name: mean + shift + noise(0, 0.012) for name, mean in ATTACKS.items()}
-        norms = {"sent": self.norms(0.02, 1.0, step), "clean": self.norms(0.9, 0.05, step)}
         line = {"step": step, "turn": step, "epoch": step // self.steps, "found": {**told, **found},
-                "figures": {"loss": 0.25 + 0.4 * math.exp(-step / 700) + noise(0, 0.01)}, "norms": norms}  # fmt: skip
+                "figures": {"loss": 0.25 + 0.4 * math.exp(-step / 700) + noise(0, 0.01)}}  # fmt: skip
         append_line(self.path / "live.jsonl", line)
-
-    def norms(self, gap, middle, step):
-        """Counts of lengths: two bells in the logarithm, which lie a gap apart."""
-        centre = math.log(middle) - step / 4000
-        low, high = math.exp(centre - 2), math.exp(centre + 2 + gap)
-        edges = [(-2 + (4 + gap) * (bin + 0.5) / 24) for bin in range(24)]
-        bells = [(0.0, 900), (gap, 100)]
-        counts = [[round(rows * math.exp(-((at - mean) ** 2) / 0.5) / 3.1) for at in edges] for mean, rows in bells]
-        return {"low": low, "high": high, "counts": counts}
 
     def pace(self, time, turn, state="training"):
         append_line(

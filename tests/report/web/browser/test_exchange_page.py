@@ -34,7 +34,7 @@ def test_a_label_party_sees_the_label_bound_and_what_left(airline, shows, visit)
     expect(page.locator("#timeline rect.still")).to_have_count(1)
     expect(page.locator("#left")).to_contain_text("flipped labels")
     expect(page.locator("#left")).to_contain_text("150")
-    for name in ("over-steps", "norms", "decisions", "attacks"):
+    for name in ("over-steps", "decisions", "attacks"):
         expect(page.locator(f"#{name}")).to_have_count(0)
 
 

@@ -19,7 +19,7 @@ LIMIT_DRAWN = """([id, y]) => {
 }"""
 POINTS = "drawn.get('leak')?.data.curves[0].x.length"
 DRAWN = "drawn.get('leak')?.plot.data[0].length"
-CHARTS = ("leak", "gate", "quality", "loss", "rate", "journal-size", "norms-sent", "norms-clean")
+CHARTS = ("leak", "gate", "quality", "loss", "rate", "journal-size")
 
 
 @pytest.fixture(name="run")
@@ -28,7 +28,7 @@ def _run(home, visit):
     page = visit(home, f"/run/{home.ids['airline / flights']}")
     expect(page.get_by_role("heading", level=1, name="flights")).to_be_visible()
     expect(page.locator("#link")).to_have_text("Live")  # its scripts have come
-    page.until("drawn.size === 8")
+    page.until("drawn.size === 6")
     return page
 
 
@@ -86,24 +86,6 @@ def test_charts_can_be_read_by_keyboard_and_as_tables(run):
     assert set(names) == {"norm", "cosine", "hint", "majority", "top_share", "residual"}
 
 
-def test_norms_follow_the_slider(run):
-    words = run.locator(".player output")
-    expect(words).to_contain_text("(the last)")
-    slider = run.locator("#norm-step")
-    shape = run.locator("svg.histogram path.area").first
-    last = shape.get_attribute("d")
-    slider.focus()
-    run.keyboard.press("Home")
-    expect(words).to_contain_text("Step 0")
-    assert shape.get_attribute("d") != last
-    assert slider.evaluate("node => node === document.activeElement")
-    run.keyboard.press("ArrowRight")
-    expect(words).to_contain_text("Step 20:")
-    expect(slider).to_have_attribute("aria-valuetext", words.inner_text())
-    expect(run.locator("#norms-clean-told")).to_contain_text("2.4")
-    expect(run.locator("#norms-sent-told")).to_contain_text("1.0")
-
-
 def test_the_matrix_is_sorted_by_a_click(run):
     column = run.locator("#attacks thead a").nth(2)
     column.click()
@@ -124,7 +106,6 @@ def test_a_feature_party_has_shares_and_no_classes(home, visit):
     page = visit(home, f"/run/{home.ids['airport / flights']}")
     expect(page.locator(".verdict")).to_contain_text("reads a share of 0.")
     expect(page.locator(".verdict")).to_contain_text("It waits for airline: no answer yet.")
-    expect(page.locator("#norms")).to_contain_text("this party has no labels")
     page.until("drawn.get('leak')?.plot.scales.y.min === 0")
 
 

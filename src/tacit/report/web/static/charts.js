@@ -48,8 +48,8 @@ function settings(chart, place) {
   });
   return {
     width: place.clientWidth || 300, height: HEIGHT, legend: { show: false }, series: [{}, ...series],
-    scales: { x: { time: data.across === "time" }, y: { distr: data.log ? 3 : 1, range: () => chart.data.range } },
-    axes: [{ ...axis, space: 80, values: (u, ticks) => ticks.map(data.across === "time" ? clock : short) }, { ...axis, size: 62, ...(data.log ? { splits: () => chart.data.ticks, filter: (u, splits) => splits } : {}), values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) }],
+    scales: { x: { time: data.across === "time" }, y: { range: () => chart.data.range } },
+    axes: [{ ...axis, space: 80, values: (u, ticks) => ticks.map(data.across === "time" ? clock : short) }, { ...axis, size: 62, values: (u, ticks) => ticks.map(short) }],
     cursor: { y: false, sync: { key: data.across, scales: ["x", null], filters: { pub: (type) => /^mouse(move|leave)$/.test(type) } } },
     hooks: { drawAxes: [(u) => under(u, chart)], draw: [(u) => limits(u, chart)], setCursor: [(u) => read(u, chart)] },
   };
