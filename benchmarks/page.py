@@ -42,7 +42,7 @@ def _large(folder: Path, points: int) -> Iterator[Result]:
     yield Result("page", f"{points:,} points: first reading over plain JSON", first / plain, "x", goal=4.0)
     one = RunReader(found)
     one.refresh()
-    shown = statistics.median(interleaved(lambda: pages.run(one, {}), rounds=9)[0])
+    shown = statistics.median(interleaved(lambda: pages.run(one), rounds=9)[0])
     yield Result("page", "its page, over plain JSON of all of it", shown / plain, "x", goal=0.25)
     times = []
     for step in range(9):

@@ -73,13 +73,13 @@ class _Answers:
 
     async def overview(self, request: Request) -> Response:
         def made() -> bytes:
-            return pages.overview([glance.card for glance in self._shelf.glances()], request.query_params)
+            return pages.overview([glance.card for glance in self._shelf.glances()])
 
         return await self._page(request, self._shelf.marks, made)
 
     async def run(self, request: Request) -> Response:
         place = await self._place(request)
-        made = partial(self._read, place, lambda run: pages.run(run, request.query_params))
+        made = partial(self._read, place, pages.run)
         return await self._page(request, partial(self._shelf.mark, place), made)
 
     async def report(self, request: Request) -> Response:
@@ -106,7 +106,7 @@ class _Answers:
         """A page, unless the client has it as its files and the last half minute have it."""
 
         def work() -> Response:
-            of = repr((mark(), request.url.query, pages.theme(request.cookies), time.time() // _FRESH)).encode()
+            of = repr((mark(), pages.theme(request.cookies), time.time() // _FRESH)).encode()
             if (kept := _kept(request, of)) is not None:
                 return kept
             return _tagged(request, pages.themed(made(), request.cookies), of, "text/html; charset=utf-8")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import urlencode
 
 from jinja2 import Environment, UndefinedError
 from markupsafe import Markup, escape
@@ -14,7 +13,6 @@ from markupsafe import Markup, escape
 from tacit.report import one_shot, svg
 from tacit.report.document import Measured
 from tacit.report.measures import MEASURES, Judged
-from tacit.report.pacing import seconds
 from tacit.report.plots import Mark, interval, scale
 from tacit.report.rendering import environment
 from tacit.report.run import RunReader
@@ -23,29 +21,12 @@ from tacit.report.web.charts import over_steps, over_time
 from tacit.report.words import count, decimals, spelled
 
 Card = Mapping[str, Any]
-Query = Mapping[str, str]
 
 _POINTS = 600  # of a curve
-_NEVER = -math.inf
-_SORTS: dict[str, tuple[str, Callable[[Card], Any]]] = {
-    "newest": ("newest first", lambda card: _newest(card)),
-    "attention": ("what needs a look first", lambda card: (-words.urgency(card), _newest(card))),
-    "leak": ("worst leak first", lambda card: -((card.get("worst") or {}).get("value") or 0.0)),
-    "name": ("by name", lambda card: str(card["name"])),
-}
-_GROUPS: dict[str, tuple[str, Callable[[Card], str]]] = {
-    "none": ("not at all", lambda card: ""),
-    "folder": ("by folder", lambda card: str(card["name"]).rpartition(" / ")[0] or "runs"),
-    "state": ("by state", lambda card: words.state(card).word),
-}
 _ON = {
     "live": "at a single look", "batches": "on batches", "visits": "on all visits of an example",
     "report": "in the report",
 }  # fmt: skip
-
-
-def _newest(card: Card) -> float:
-    return -(seconds(str(card.get("time"))) or 0.0)
 
 
 @cache
@@ -79,33 +60,16 @@ def theme(cookies: Mapping[str, str]) -> str:
     return kept if kept in ("light", "dark") else ""
 
 
-def overview(cards: Sequence[Card], query: Query) -> bytes:
-    """All runs as cards, searched, sorted and grouped."""
-    sort, group = query.get("sort", ""), query.get("group", "")
-    sort, group = sort if sort in _SORTS else "newest", group if group in _GROUPS else "none"
-    asked = query.get("q", "").lower().split()
-    shown = sorted((card for card in cards if all(word in _text(card) for word in asked)), key=_SORTS[sort][1])
-    groups: dict[str, list[Card]] = {}
-    for card in shown:
-        groups.setdefault(_GROUPS[group][1](card), []).append(card)
-    parts = [count(len(cards), "run")]
+def overview(cards: Sequence[Card]) -> bytes:
+    """All runs as cards."""
     training, wrong = sum(words.state(card).word == "Training" for card in cards), sum(map(words.over, cards))
-    parts += [f"{len(shown):,} shown"] if len(shown) != len(cards) else []
+    parts = [count(len(cards), "run")]
     parts += [f"{training:,} training"] if training else []
     parts += [f"{wrong:,} over the limit"] if wrong else []
-    return _page(
-        "overview", title="Runs", groups=groups, total=len(cards), sum=" · ".join(parts), asked=query.get("q", ""),
-        choices=(("sort", "Sort", sort, _SORTS), ("group", "Group", group, _GROUPS)),
-    )  # fmt: skip
+    return _page("overview", title="Runs", cards=cards, sum=" · ".join(parts))
 
 
-def _text(card: Card) -> str:
-    chips = [chip.word for chip in (words.state(card), words.verdict(card)) if chip is not None]
-    about = [card.get(name) for name in ("name", "run", "party", "role", "strength")]
-    return " ".join(str(word) for word in (*about, *chips) if word).lower()
-
-
-def run(reader: RunReader, query: Query) -> bytes:
+def run(reader: RunReader) -> bytes:
     """A run: its state in a sentence, then everything that it wrote down."""
     detail = reader.detail(_POINTS)
     measure, worst = MEASURES[detail["measure"]], detail["worst"]
@@ -123,7 +87,7 @@ def run(reader: RunReader, query: Query) -> bytes:
         return _page("exchange", report=report, timeline=_timeline(exchange["timeline"]), **{**content, **shared})
     return _page(
         "run", charts=over_steps(detail), pace=over_time(detail), stalls=_longest(detail["pace"]["stalls"]),
-        grid=None if detail["matrix"] is None else _grid(detail["matrix"], query, detail["measure"], detail["limit"]),
+        grid=None if detail["matrix"] is None else _grid(detail["matrix"], detail["measure"], detail["limit"]),
         **shared,
     )  # fmt: skip
 
@@ -202,39 +166,18 @@ def _timeline(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup, str]
     return shown
 
 
-def _grid(found: Mapping[str, Any], query: Query, measure: Measured, bound: float | None) -> dict[str, Any]:
-    """A table of attacks by columns, sorted as a page was asked to: by a column, by names, or by the worst of all."""
-    columns = found["columns"]
-    try:
-        by: int | None = int(query.get("by", ""))
-    except ValueError:
-        by = None
-    by = by if by is not None and -1 <= by < len(columns) else None
-    down = query.get("up") is None
+def _grid(found: Mapping[str, Any], measure: Measured, bound: float | None) -> dict[str, Any]:
+    """A table of attacks by columns, those that reached most first."""
 
     def height(row: Mapping[str, Any]) -> float:
-        known = [value for value in row["values"] if value is not None] if by is None else [row["values"][by]]
-        most = max((value for value in known if value is not None), default=None)
-        return _NEVER if most is None else most if down or by is None else -most
+        return max((value for value in row["values"] if value is not None), default=-math.inf)
 
-    rows = sorted(found["rows"], key=height, reverse=True)
-    if by == -1:
-        rows = sorted(found["rows"], key=lambda row: (row["attack"], row.get("on") or ""), reverse=not down)
-    scaled = MEASURES[measure]
     lines = []
-    for row in rows:
+    for row in sorted(found["rows"], key=height, reverse=True):
         cells = []
-        for place, value in enumerate(row["values"]):
-            low, high = (row[end][place] if end in row else None for end in ("low", "high"))
+        for value, low, high in zip(row["values"], row["low"], row["high"], strict=True):
             ends = "" if low is None or high is None or high <= low else f"{low:.2f} to {high:.2f}"
-            tone = "" if value is None else f"h{round(10 * math.sqrt(scaled.share(value)))}"
+            tone = "" if value is None else f"h{round(10 * math.sqrt(MEASURES[measure].share(value)))}"
             cells.append((decimals(value), ends, tone, value is not None and bound is not None and value > bound))
-        lines.append((row["attack"], row.get("on") or "", cells))
-    kept = {name: value for name, value in query.items() if name not in ("by", "up")}
-    heads = []
-    for place, column in enumerate(["Attack", *columns], start=-1):
-        chosen = place == by
-        address = f"?{urlencode({**kept, 'by': place, **({'up': 1} if chosen and down else {})})}"
-        order = "" if not chosen else "descending" if down == (place >= 0) else "ascending"
-        heads.append((column, address, order))
-    return {"heads": heads, "lines": lines}
+        lines.append((row["attack"], row["on"], cells))
+    return {"heads": found["columns"], "lines": lines}

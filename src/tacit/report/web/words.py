@@ -66,15 +66,6 @@ def moves(card: Card) -> bool:
     return card.get("state") in _BUSY and card.get("alive") is not False
 
 
-def urgency(card: Card) -> int:
-    """The need for somebody's attention, from 0 on."""
-    if over(card):
-        return 5
-    if card["problems"] or card.get("alarms"):
-        return 4
-    return {"bad": 3, "open": 2, "plain": 1}.get(state(card).tone, 0)
-
-
 def role(card: Card) -> str:
     """The party's role."""
     name = card.get("role")

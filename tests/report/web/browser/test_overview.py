@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
@@ -76,26 +75,6 @@ def test_every_state_has_a_word_and_a_shape(states, visit):
     expect(card(page, "over").locator("svg.interval line.limit")).to_have_count(1)
 
 
-def test_search_sort_and_groups(states, visit):
-    page = visit(states)
-    page.keyboard.press("/")
-    page.keyboard.type("WAIT")
-    expect(cards(page)).to_have_count(1)
-    expect(page.locator(".sum")).to_contain_text("1 shown")
-    page.keyboard.type("x")
-    expect(page.locator(".groups")).to_contain_text("No run matches")
-    page.keyboard.press("Escape")
-    expect(cards(page)).to_have_count(7)
-    page.get_by_label("Sort").select_option("attention")
-    expect(cards(page).first).to_contain_text("held")
-    page.get_by_label("Sort").select_option("name")
-    expect(cards(page).first).to_contain_text("begun")
-    page.get_by_label("Group").select_option("state")
-    expect(page.locator(".group h2", has_text="Training")).to_be_visible()
-    page.reload()
-    expect(page.get_by_label("Group")).to_have_value("state")
-
-
 def test_a_card_follows_its_run_and_keeps_the_focus(tmp_path, shows, folder, visit):
     first, second = folder(run="first"), folder(run="second")
     client = shows(tmp_path)
@@ -132,11 +111,6 @@ def test_a_hundred_runs_come_fast_and_stay_in_place(tmp_path, shows, Folder, vis
     client.cards()
     page = visit(client)
     expect(cards(page)).to_have_count(100)
-    began = time.monotonic()
-    for words, number in (("zzz", 0), ("", 100)):
-        page.locator("#filter").fill(words)
-        expect(cards(page)).to_have_count(number)
-    assert time.monotonic() - began < 5  # about 0.3 s on a machine of its own; this one may be busy
     before = page.evaluate(REST)  # cards get their own heights when they come into sight
     nodes = page.evaluate("window.nodes = [...document.querySelectorAll('a.card')]; window.nodes.length")
     runs[40].status(state="finished")

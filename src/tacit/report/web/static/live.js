@@ -57,7 +57,7 @@ function morph(old, fresh, news) {
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) === value) continue;
     old.setAttribute(name, value);
-    if (name === "value" && old !== document.activeElement) old.value = value;
+    if (name === "value") old.value = value;
   }
   if (old.hasAttribute("data-keep")) return;
   const named = new Map([...old.children].filter((one) => one.id).map((one) => [one.id, one]));
@@ -82,20 +82,6 @@ function announce(words) {
   while (by("told").children.length > 5) by("told").firstChild.remove();
 }
 
-/** Show the same page in another order, of another look, of fewer runs. */
-function turn(search) {
-  history.replaceState(null, "", location.pathname + search);
-  look();
-}
-
-function changed({ target }) {
-  const form = target.closest("form[data-live]");
-  if (!form) return;
-  const asked = new URLSearchParams(location.search);
-  for (const [name, value] of new FormData(form)) value ? asked.set(name, value) : asked.delete(name);
-  turn(`?${asked}`);
-}
-
 function theme(next) {
   const now = document.documentElement.dataset;
   if (next) {
@@ -109,28 +95,16 @@ function theme(next) {
   by("theme").setAttribute("aria-label", `${by("theme").textContent}: theme${now.theme ? "" : ", as the system has it"}`);
 }
 
-function escape() {
-  const filter = by("filter");
-  if (filter && (filter.value || document.activeElement === filter)) {
-    filter.value = "";
-    changed({ target: filter });
-    filter.blur();
-  } else if (by("main").dataset.up) location.href = by("main").dataset.up;
-}
-
 const KEYS = {
-  "/": () => by("filter")?.focus(),
   "?": () => by("keys").showModal(),
   o: () => (location.href = "/"),
   t: () => theme(true),
 };
 
 addEventListener("keydown", (event) => {
-  const typing = event.target.matches?.("input[type=search], select");
   if (event.ctrlKey || event.metaKey || event.altKey || by("keys").open) return;
   const [cards, step] = [[...document.querySelectorAll("a.card")], { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key]];
-  if (event.key === "Escape") escape();
-  else if (typing) return;
+  if (event.key === "Escape" && by("main").dataset.up) location.href = by("main").dataset.up;
   else if (step && cards.includes(event.target)) cards[cards.indexOf(event.target) + step]?.focus();
   else if (Object.hasOwn(KEYS, event.key)) KEYS[event.key]();
   else return;
@@ -140,14 +114,6 @@ addEventListener("keyup", (event) => {
   const at = document.activeElement; // browsers leave it where it is, if a part of it shows from under what sticks
   if (event.key === "Tab" && by("main").contains(at)) at.scrollIntoView({ block: "nearest", inline: "nearest" });
 });
-addEventListener("click", (event) => {
-  const link = event.target.closest("a[data-in-place]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-  event.preventDefault();
-  turn(link.search);
-});
-addEventListener("input", changed);
-addEventListener("submit", (event) => event.target.matches("[data-live]") && event.preventDefault());
 document.addEventListener("visibilitychange", look);
 by("theme").addEventListener("click", () => theme(true));
 by("help").addEventListener("click", () => by("keys").showModal());
