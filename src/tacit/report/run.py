@@ -105,6 +105,7 @@ class RunReader:
         return {
             "id": self.place.id, "name": self.place.name, **{name: status.get(name) for name in _CARD},
             "measure": self.measure, "limit": self._limit(), "strength": gate.get("strength"),
+            "leaks": [(curve.name, curve.y[-1]) for curve in self._curves("leak")], "waits_since": self._waits_since(),
             "worst": self._worst(), "verdict": report.get("verdict"),
             "reason": status.get("reason"), "utility": self._utility(), "spark": self._spark(), "rate": rate,
             "seconds_left": part_left(status) if self._one_shot else left / rate if rate else None,
@@ -247,19 +248,31 @@ class RunReader:
         if judged is not None:
             ends = {"low": judged["low"], "high": judged["upper"]}
             return {"attack": judged["attack"], "value": judged["value"], **ends, "on": judged["on"]}
-        lately = {curve.name: curve.mean(len(curve) - _LATELY, len(curve)) for curve in self._looked()}
+        lately = {
+            curve.name: curve.mean(len(curve) - _LATELY, len(curve)) for curve in self._curves("leak") if curve.raw
+        }
         lately = {name: value for name, value in lately.items() if math.isfinite(value)}
         if not lately:
             return None
         name = max(lately, key=lately.__getitem__)
         return {"attack": name, "value": lately[name], "low": None, "high": None, "on": "live"}
 
-    def _looked(self) -> list[Series]:
-        return [curve for curve in self.series.values() if curve.group == "leak" and curve.raw]
+    def _curves(self, group: Group) -> list[Series]:
+        return [curve for curve in self.series.values() if curve.group == group and len(curve)]
+
+    def _waits_since(self) -> float | None:
+        """Since when it waits for its peer, in seconds since 1970; None where it does not."""
+        since = None
+        if self.status.get("state") == "waiting" and self.status.get("alive"):
+            for when, _, state, _ in reversed(self.pace):
+                if state != "waiting":
+                    break
+                since = when
+        return since
 
     def _spark(self) -> dict[str, Any]:
         """The worst attack over time, in a few points, each a mean over many looks."""
-        looked = self._looked()
+        looked = [curve for curve in self._curves("leak") if curve.raw]
         longest = max(looked, key=len, default=None)
         if longest is None:
             return {"x": [], "y": []}

@@ -39,7 +39,7 @@ class Client:
 
     def cards(self):
         """The cards of all places, by their names."""
-        return {glance.card["name"]: glance.card for glance in self.server.shelf.glances()}
+        return {card["name"]: card for card in self.server.shelf.cards()}
 
     def charts(self, path):
         """What the charts of a page draw, by their names."""

@@ -177,7 +177,7 @@ def test_a_bug_of_ours_is_told_without_its_traceback(shown, monkeypatch, caplog)
     def broken(*_):
         raise RuntimeError("a secret of the server")
 
-    monkeypatch.setattr(shown.server.shelf, "glances", broken)
+    monkeypatch.setattr(shown.server.shelf, "cards", broken)
     answer = shown.get("/")
     assert answer.status == 500
     assert b"secret" not in answer.content

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.report.web.metrics import CONTENT_TYPE, exposition
-from tacit.report.web.shelf import Glance, Shelf
+from tacit.report.web.shelf import Shelf
 
 NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
@@ -76,7 +76,7 @@ def test_a_runs_figures(tmp_path, make_run):
     (folder / "pace.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     events = [{"time": "2026-11-15T18:44:11+00:00", "event": event} for event in ("connected", "refused", "connected")]
     (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    found = parse(exposition(Shelf([tmp_path]).glances(), 1060.0).decode())
+    found = parse(exposition(Shelf([tmp_path]).cards(), 1060.0).decode())
     assert values(found, "tacit_run_turns_done", "run", "party") == {("flights", "airline"): 10}
     assert values(found, "tacit_run_turns_planned") == {(): 100}
     assert values(found, "tacit_run_leak", "attack", "measure") == {
@@ -100,7 +100,7 @@ def test_how_long_a_living_run_waits(tmp_path, make_run):
     for second, state in enumerate(["waiting", "training", "waiting", "waiting"]):
         with (folder / "pace.jsonl").open("a") as file:
             file.write(json.dumps({"time": 1000.0 + second, "turn": 1, "state": state, "journal_bytes": 0}) + "\n")
-    found = parse(exposition(Shelf([tmp_path]).glances(), 1060.0).decode())
+    found = parse(exposition(Shelf([tmp_path]).cards(), 1060.0).decode())
     assert values(found, "tacit_run_waiting_seconds") == {(): 58.0}
 
 
@@ -111,7 +111,7 @@ def test_hostile_names_stay_in_their_labels(tmp_path, make_run, look):
     folder = make_run(tmp_path / "a" / "runs" / "b", run=HOSTILE, party="\\", state='"')
     with (folder / "live.jsonl").open("a") as file:
         file.write(look(9, **{HOSTILE: 0.7}))
-    found = parse(exposition(Shelf([tmp_path]).glances(), 0.0).decode())
+    found = parse(exposition(Shelf([tmp_path]).cards(), 0.0).decode())
     shown = HOSTILE.replace("\ud800", "?")
     assert (shown, "\\") in values(found, "tacit_run_turns_done", "run", "party")
     assert values(found, "tacit_run_leak", "attack")[(shown,)] == 0.7
@@ -121,8 +121,9 @@ def test_hostile_names_stay_in_their_labels(tmp_path, make_run, look):
 def test_figures_that_are_not_there_are_left_out_and_odd_ones_written_as_the_format_says():
     card = {"id": "1", "run": "r", "party": None, "turn": None, "measure": "leak_auc", "worst": None,
             "utility": None, "state": "unknown", "alive": False, "problems": ["x"], "limit": float("inf"),
+            "leaks": [], "waits_since": None,
             "rate": float("nan"), "seconds_left": 2.5e300}  # fmt: skip
-    found = parse(exposition([Glance(card), Glance({"id": "2"})], 0.0).decode())
+    found = parse(exposition([card, {"id": "2"}], 0.0).decode())
     assert found["tacit_run_turns_done"][1] == {}
     assert values(found, "tacit_run_limit") == {(): float("inf")}
     assert values(found, "tacit_run_seconds_left") == {(): 2.5e300}

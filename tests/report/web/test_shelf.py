@@ -1,4 +1,4 @@
-"""Readers are kept while there is room, and each is used by one thread at a time."""
+"""Readers are kept, and used by one thread at a time."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,29 +8,6 @@ import pytest
 from tacit.errors import DataError
 from tacit.report import reading
 from tacit.report.web.shelf import Shelf
-
-
-def test_readers_used_longest_ago_are_let_go_and_their_cards_stay(tmp_path, make_run, monkeypatch):
-    for number in range(4):
-        make_run(tmp_path / "a" / "runs" / f"run{number}", looks=5000)
-    times = iter(range(10_000))
-    shelf = Shelf([tmp_path], points=50_000, now=lambda: float(next(times)))  # each weighs 5000 + 3 times 5000 points
-    first = shelf.glances()
-    kept = [slot for slot in shelf._slots.values() if slot.weight]
-    assert len(kept) == 2
-    assert sum(len(slot.reader.series) > 0 for slot in shelf._slots.values()) == 2
-    monkeypatch.setattr(reading.RunReader, "refresh", lambda self: pytest.fail("nothing has changed"))
-    assert [glance.card for glance in shelf.glances()] == [glance.card for glance in first]
-
-
-def test_a_reader_that_was_let_go_reads_again(tmp_path, make_run):
-    for number in range(3):
-        make_run(tmp_path / "a" / "runs" / f"run{number}", looks=50)
-    shelf = Shelf([tmp_path], points=1)
-    for _ in range(2):
-        for place in shelf.places():
-            with shelf.reading(place) as reader:
-                assert reader.detail()["total"] == 151
 
 
 def test_one_thread_at_a_time_has_a_reader(tmp_path, make_run):
@@ -43,18 +20,10 @@ def test_one_thread_at_a_time_has_a_reader(tmp_path, make_run):
         with shelf.reading(place):
             assert inside.acquire(blocking=False)
             inside.release()
-        return shelf.glances()[0].card["name"]
+        return shelf.cards()[0]["name"]
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(read, range(100))) == {"a / b"}
-
-
-def test_a_list_does_not_wait_for_a_run_that_is_being_shown(tmp_path, make_run):
-    make_run(tmp_path / "a" / "runs" / "b")
-    shelf = Shelf([tmp_path])
-    (first,) = shelf.glances()
-    with ThreadPoolExecutor(1) as pool, shelf.reading(shelf.places()[0]):
-        assert pool.submit(shelf.glances).result(timeout=20) == [first]
 
 
 def test_places_are_looked_for_every_few_seconds_and_less_often_where_that_takes_long(tmp_path, make_run, monkeypatch):
@@ -85,9 +54,9 @@ def test_what_can_not_be_read_is_told_with_its_place(tmp_path, make_run, monkeyp
     monkeypatch.setattr(reading.RunReader, "card", broken)
     with pytest.raises(DataError, match=r"runs/b can't be shown \(KeyError: 'level'\)"), shelf.reading(place) as reader:
         reader.detail()
-    (glance,) = shelf.glances()
-    assert "KeyError" in glance.card["problems"][0]
-    assert glance.card["state"] == "unknown"
+    (card,) = shelf.cards()
+    assert "KeyError" in card["problems"][0]
+    assert card["state"] == "unknown"
 
 
 def test_a_place_that_goes_while_it_is_read_fails_nothing(tmp_path, make_run):
@@ -105,7 +74,7 @@ def test_a_list_does_not_wait_for_who_looks_through_a_large_tree(tmp_path, make_
     make_run(tmp_path / "a" / "runs" / "b")
     now = [0.0]
     shelf = Shelf([tmp_path], now=lambda: now[0])
-    (first,) = shelf.glances()
+    (first,) = shelf.cards()
     began, go_on, find = threading.Event(), threading.Event(), reading.find
 
     def slow(roots):
@@ -119,7 +88,7 @@ def test_a_list_does_not_wait_for_who_looks_through_a_large_tree(tmp_path, make_
         looking = pool.submit(shelf.places)
         try:
             assert began.wait(20)
-            assert pool.submit(shelf.glances).result(timeout=20) == [first]
+            assert pool.submit(shelf.cards).result(timeout=20) == [first]
         finally:
             go_on.set()
         assert len(looking.result(timeout=20)) == 1

@@ -73,7 +73,7 @@ class _Answers:
 
     async def overview(self, request: Request) -> Response:
         def made() -> bytes:
-            return pages.overview([glance.card for glance in self._shelf.glances()])
+            return pages.overview(self._shelf.cards())
 
         return await self._page(request, self._shelf.marks, made)
 
@@ -99,8 +99,8 @@ class _Answers:
     async def metrics(self, request: Request) -> Response:
         from tacit.report.web.metrics import CONTENT_TYPE, exposition
 
-        glances = await anyio.to_thread.run_sync(self._shelf.glances)
-        return Response(exposition(glances, time.time()), media_type=CONTENT_TYPE)
+        cards = await anyio.to_thread.run_sync(self._shelf.cards)
+        return Response(exposition(cards, time.time()), media_type=CONTENT_TYPE)
 
     async def _page(self, request: Request, mark: Callable[[], object], made: Callable[[], bytes]) -> Response:
         """A page, unless the client has it as its files and the last half minute have it."""

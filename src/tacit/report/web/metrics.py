@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-
-from tacit.report.web.shelf import Glance
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 """What the answer says it is."""
@@ -35,16 +34,16 @@ _FIGURES: dict[str, tuple[str, str, tuple[str, ...]]] = {  # the field of a card
 }
 
 
-def exposition(glances: Sequence[Glance], now: float) -> bytes:
+def exposition(cards: Sequence[Mapping[str, Any]], now: float) -> bytes:
     """All figures of all runs."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Runs(glances, now))
+    registry.register(_Runs(cards, now))
     return generate_latest(registry)
 
 
 class _Runs(Collector):
-    def __init__(self, glances: Sequence[Glance], now: float) -> None:
-        self._runs = [glance for glance in glances if "turn" in glance.card]
+    def __init__(self, cards: Sequence[Mapping[str, Any]], now: float) -> None:
+        self._runs = [card for card in cards if "turn" in card]
         self._now = now
 
     def describe(self) -> Iterable[Metric]:
@@ -54,24 +53,25 @@ class _Runs(Collector):
         for name, (field, about, labels) in _FIGURES.items():
             family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             made = family(f"tacit_run_{name}", about, labels=(*_OWN, *labels))
-            for glance in self._runs:
-                own = [glance.card.get(label) or "" for label in _OWN]
-                for values, figure in self._samples(name, field, glance):
+            for card in self._runs:
+                own = [card.get(label) or "" for label in _OWN]
+                for values, figure in self._samples(name, field, card):
                     if figure is not None:
                         made.add_metric([_text(word) for word in (*own, *values)], float(figure))
             yield made
         yield GaugeMetricFamily("tacit_runs", "Runs that were found.", value=len(self._runs))
 
-    def _samples(self, name: str, field: str, glance: Glance) -> Iterator[tuple[tuple[object, ...], float | None]]:
+    def _samples(
+        self, name: str, field: str, card: Mapping[str, Any]
+    ) -> Iterator[tuple[tuple[object, ...], float | None]]:
         """What there is of a figure in a run: the values of its labels, and the figure."""
-        card = glance.card
         value, measure = card.get(field), card["measure"]
         if name == "state":
             yield from (((other,), other == value) for other in dict.fromkeys((*_STATES, str(value))))
         elif name == "waiting_seconds":
-            yield (), 0.0 if glance.waiting is None else max(0.0, self._now - glance.waiting)
+            yield (), 0.0 if card["waits_since"] is None else max(0.0, self._now - card["waits_since"])
         elif name == "leak":
-            yield from (((attack, measure), figure) for attack, figure in glance.leaks)
+            yield from (((attack, measure), figure) for attack, figure in card["leaks"])
         elif name == "worst_leak":
             if value is not None:
                 yield (value["attack"], value["on"], measure), value["value"]
