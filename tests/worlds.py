@@ -39,7 +39,7 @@ from tacit.serve.answering import Answering, FeatureService
 from tacit.serve.conversation import Telling, label_limits, purpose
 from tacit.serve.halves import load_embedder, load_scorer
 from tacit.serve.predict import predict
-from tacit.serve.rows import open_rows
+from tacit.serve.rows import ServedTable
 from tacit.serve.tokens import token_key, tokens_of
 from tacit.split.train import train
 from tests.exchange.companies import Companies, OverError, table
@@ -323,7 +323,7 @@ class Pair:
         """Answer the airline's service, of which somebody asks for some rows."""
         _, where = find_run(folder)
         half = load_embedder(folder, "serving")
-        answering = Answering(folder, where, half, open_rows(folder, half.columns), lambda *_, **__: None)
+        answering = Answering(folder, where, half, ServedTable(folder, half.columns), lambda *_, **__: None)
         service = FeatureService(folder, half, answering, lambda *_, **__: None)
         with ThreadPoolExecutor(1) as pool:
             answered = pool.submit(service.run)

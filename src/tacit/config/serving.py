@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from tacit.config.files import Address, Count, Factory, Positive, Problem, Section, Switch, Text, Whole
+from tacit.config.files import Address, Count, Positive, Section, Switch, Text, Whole
 
 
 def _variable(value: str) -> str:
@@ -22,32 +21,6 @@ def _variable(value: str) -> str:
 
 Variable = Annotated[str, AfterValidator(_variable)]
 """The environment variable that a connection string is taken from."""
-
-
-class RowSource(Section):
-    """Where a feature party's service gets its rows from; if nothing is said, from the table under [data].
-
-    Attributes:
-        path: a Parquet or CSV file, relative to the party's folder, which is held in memory, and read again when it has
-            changed.
-        query: an SQL query in its place, whose columns are those of [data], ids included.
-        url_from: the environment variable that holds the connection string of the query's database, as SQLAlchemy
-            spells it.
-        factory: "file:function" or "module:function" in their place, which is called with the names of the id columns
-            and of the others, and gives an object with the methods `ids()` and `fetch(ids)`.
-    """
-
-    path: Text | None = None
-    query: Text | None = None
-    url_from: Variable = "TACIT_ROWS_URL"
-    factory: Factory | None = None
-
-    def _problems(self) -> Iterator[Problem]:
-        ways = [key for key in ("path", "query", "factory") if getattr(self, key) is not None]
-        for key in ways[1:]:
-            yield key, f"does not go with {ways[0]}: rows come from one place, keep one of them"
-        if "url_from" in self.model_fields_set and self.query is None:
-            yield "url_from", "is for a query alone: add query, or remove it"
 
 
 class Serve(Section):
@@ -70,7 +43,8 @@ class Serve(Section):
         different_rows: that it answers over the whole life of the model, each once; a row whose columns have changed
             since counts again.
         refresh_seconds: after which a feature party looks for rows that are new or gone; 0 for never.
-        rows: where a feature party's rows come from.
+        rows: a Parquet or CSV file, relative to the party's folder, with the rows that a feature party answers; held in
+            memory, and read again when it has changed. The table under [data] if not given.
     """
 
     http: Address | None = None
@@ -85,4 +59,4 @@ class Serve(Section):
     rows_a_minute: Whole = 60_000
     different_rows: Whole = 1_000_000
     refresh_seconds: Count = 300
-    rows: RowSource = RowSource()
+    rows: Text | None = None

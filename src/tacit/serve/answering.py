@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import torch
 from numpy.typing import NDArray
 
@@ -30,7 +29,7 @@ from tacit.serve.halves import Embedder
 from tacit.serve.log import Log
 from tacit.serve.metrics import FeatureMetrics
 from tacit.serve.record import Account, Marks
-from tacit.serve.rows import FileRows, Rows
+from tacit.serve.rows import ServedTable
 from tacit.serve.tokens import token_key, tokens_of
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer, last_words, refusal
@@ -57,19 +56,18 @@ class Rate:
 
 @dataclass(frozen=True)
 class _Known:
-    """The rows that can be asked for: their ids, the hashes of these, where a token leads, and what is in memory."""
+    """The rows that can be asked for: hashes of their ids, where a token leads, and what the model takes of them."""
 
-    ids: pl.DataFrame
     hashes: NDArray[np.uint8]
     places: Directory
-    held: Inputs | None  # what the model takes of a file's rows; None where each row is fetched
-    rows: NDArray[np.int64]  # of that
+    inputs: Inputs  # of the table's rows
+    rows: NDArray[np.int64]  # of these
 
 
 class Answering:
     """Answers requests, one at a time."""
 
-    def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: Rows | FileRows, log: Log) -> None:
+    def __init__(self, folder: Folder, where: Path, embedder: Embedder, rows: ServedTable, log: Log) -> None:
         self._folder, self._embedder, self._rows, self._log = folder, embedder, rows, log
         self._settings, self._peer = folder.config.serve, folder.terms.label_party
         self._key, self._columns = token_key(aligned(folder)), list(folder.table.ids)
@@ -79,7 +77,8 @@ class Answering:
         self.connected = False
         self.metrics = FeatureMetrics()
         self.refresh()
-        self._check()
+        some = min(64, self.known)
+        self._embedded(self._known, np.arange(some))  # what can't be embedded is told before anybody is met
         self._marks = Marks(folder, where)
         self.metrics.connected.set_function(lambda: self.connected)
         self.metrics.known.set_function(lambda: self.known)
@@ -88,12 +87,7 @@ class Answering:
     @property
     def known(self) -> int:
         """Rows that can be asked for."""
-        return len(self._known.ids)
-
-    def _check(self) -> None:
-        """What can't be embedded is told before anybody is met."""
-        some = min(64, self.known)
-        self._embedded(self._known, np.arange(some))
+        return len(self._known.rows)
 
     def close(self) -> None:
         """Enter what has left in all."""
@@ -105,21 +99,17 @@ class Answering:
 
     def refresh(self) -> None:
         """Look which rows there are now."""
-        if isinstance(self._rows, FileRows):
-            file = self._rows.held()
-            ids, held = file.ids, file.inputs
-        else:
-            ids, held = self._rows.ids(), None
-        found = read_ids(ids, self._columns)
+        table = self._rows.held()
+        found = read_ids(table.ids, self._columns)
         places = Directory(tokens_of(self._key, found.hashes), np.arange(len(found)))
-        self._known = _Known(ids[found.rows], found.hashes, places, held, found.rows)
+        self._known = _Known(found.hashes, places, table.inputs, found.rows)
 
     def refresh_until(self, over: threading.Event) -> None:
         """The same every few minutes; where it fails, what was known stays known."""
         while not over.wait(self._settings.refresh_seconds or None):
             try:
                 self.refresh()
-            except Exception as error:  # as above: a database may be away for a while
+            except Exception as error:  # a table may be away for a while, or half written
                 self._log("refresh failed", error=type(error).__name__, reason=str(error))
 
     # --- answers ---
@@ -131,7 +121,7 @@ class Answering:
             payload = self._answered(message.payload.numpy())
         except RefusedError as error:
             return self._refused(message, error)
-        except Exception as error:  # rows come from databases and code of the owner's; what is said is for the owner
+        except Exception as error:  # a model of the owner's may fail; what is said is for the owner
             self._log("request failed", error=type(error).__name__, reason=str(error))
             return self._refused(message, RefusedError("failure", "the rows can't be answered at the moment"))
         self.metrics.requests.labels("answered").inc()
@@ -153,33 +143,17 @@ class Answering:
         known = self._known
         places = known.places.rows(tokens)
         asked = np.flatnonzero(places >= 0)
-        at, values = self._embedded(known, places[asked])
+        values = self._embedded(known, places[asked])
         payload = np.zeros((len(tokens), 1 + self._embedder.width), np.uint8)
-        payload[asked[at], 0] = 1
-        payload[asked[at], 1:] = values
-        self._enter(row_keys(self._folder, known.hashes[places[asked[at]]]), values, len(tokens))
-        self.metrics.rows.labels("yes").inc(len(at))
-        self.metrics.rows.labels("no").inc(len(tokens) - len(at))
+        payload[asked, 0] = 1
+        payload[asked, 1:] = values
+        self._enter(row_keys(self._folder, known.hashes[places[asked]]), values, len(tokens))
+        self.metrics.rows.labels("yes").inc(len(asked))
+        self.metrics.rows.labels("no").inc(len(tokens) - len(asked))
         return payload
 
-    def _embedded(self, known: _Known, places: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
-        """Which of these rows are still there, and their embeddings."""
-        if isinstance(self._rows, FileRows):
-            assert known.held is not None
-            values = self._embedder.embed_inputs(known.held[torch.from_numpy(known.rows[places])])
-            return np.arange(len(places)), values
-        ids = known.ids[places]
-        table = self._rows.fetch(ids)
-        if not len(table):
-            return np.empty(0, np.intp), np.empty((0, self._embedder.width), np.uint8)
-        values = self._embedder.embed(table.select(self._embedder.columns))
-        if table.select(self._columns).equals(ids):
-            return np.arange(len(places)), values
-        found = read_ids(table, self._columns)  # some are gone meanwhile
-        at = {token.tobytes(): row for token, row in zip(tokens_of(self._key, found.hashes), found.rows, strict=True)}
-        mine = [at.get(token.tobytes(), -1) for token in tokens_of(self._key, known.hashes[places])]
-        there = np.flatnonzero(np.array(mine, np.int64) >= 0)
-        return there, values[[mine[place] for place in there]]
+    def _embedded(self, known: _Known, places: NDArray[np.int64]) -> NDArray[np.uint8]:
+        return self._embedder.embed_inputs(known.inputs[torch.from_numpy(known.rows[places])])
 
     def _enter(self, keys: Keys, values: NDArray[np.uint8], count: int) -> None:
         """Put on record what is about to leave, and hold the budget.

@@ -24,7 +24,7 @@ from tacit.serve.halves import Embedder, Scorer, load_embedder, load_scorer, pin
 from tacit.serve.job import alone
 from tacit.serve.live import LiveModel
 from tacit.serve.log import Log, Seldom, log_to_stderr
-from tacit.serve.rows import open_rows
+from tacit.serve.rows import ServedTable
 
 TOKEN = "TACIT_SERVE_TOKEN"
 """The variable that holds the token which requests need."""
@@ -103,7 +103,7 @@ def _serve_features(
     folder: Folder, where: Path, half: Embedder, taken: socket.socket | None, told: Told, log: Log
 ) -> None:
     pin(where, folder.config.name, half.digest)
-    answering = Answering(folder, where, half, open_rows(folder, half.columns), log)
+    answering = Answering(folder, where, half, ServedTable(folder, half.columns), log)
     service = FeatureService(folder, half, answering, log)
     log("serving", run=folder.terms.run, rows=answering.known)
     with ExitStack() as stack:
