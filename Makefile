@@ -27,11 +27,17 @@ check: .venv/ready-tests
 bench: .venv/ready-tests
 	$(BIN)/python -m benchmarks
 
-# DATA, FOLDER and SCALE: of the figures; FILES: a folder that holds adult, skin and fashion, for claims about these
+# without DATA: figures and claims as docs/ref-papers.md records them; FILES holds adult, skin and fashion, for claims
+# about these. With DATA, as criteo, and the FOLDER of its files: figures and claims of these files, whole
 papers: .venv/ready-tests
-	$(BIN)/python -m papers all $(if $(DATA),--data $(DATA)) $(if $(FOLDER),--folder $(FOLDER)) $(if $(SCALE),--scale $(SCALE))
+ifdef DATA
+	$(BIN)/python -m papers all --data $(DATA) $(if $(FOLDER),--folder $(FOLDER)) --scale $(or $(SCALE),paper)
+	$(BIN)/python -m papers claims --data $(DATA) $(if $(FOLDER),--folder $(FOLDER)) --device auto
+else
+	$(BIN)/python -m papers all --scale $(or $(SCALE),small)
 	$(BIN)/python -m papers claims $(if $(FILES),--files $(FILES))
 	$(BIN)/python scripts/make_docs.py
+endif
 
 torture: .venv/ready-tests
 	$(BIN)/python -m tests.torture --out runs/torture

@@ -75,7 +75,7 @@ def _made(asked: argparse.Namespace) -> tuple[list[Made], int]:
     rows, sample = taken(asked.data, asked.scale, asked.rows, asked.sample)
     loaded = data_sets.load(asked.data, folder=asked.folder, rows=rows, sample=sample, bad=asked.bad, cache=asked.cache)
     asked.out.mkdir(parents=True, exist_ok=True)
-    limited = None if rows is None and sample is None else len(loaded.train) + len(loaded.test)
+    limited = None if asked.rows is None and asked.sample is None else len(loaded.train) + len(loaded.test)
     wanted = Asked(loaded, asked.scale, asked.epochs, asked.seeds, asked.seed, device, rate, limited)
     return make(asked.names, wanted, asked.out, path=asked.folder, progress=_Told(asked.quiet)), loaded.skipped
 
@@ -108,7 +108,8 @@ class _Told:
 def _print_list(*, as_json: bool) -> None:
     """Every figure, with the columns of docs/ref-papers.md."""
     if as_json:
-        print(json.dumps([{**row._asdict(), "needs": FIGURES[row.name].needs} for row in page.rows()], indent=2))
+        listed = [{**row._asdict(), "needs": getattr(FIGURES.get(row.name), "needs", "")} for row in page.rows()]
+        print(json.dumps(listed, indent=2))
         return
     print_table(None, page.COLUMNS, [[escape(cell) for cell in row] for row in page.rows()], words=range(1, 8))
 

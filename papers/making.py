@@ -155,9 +155,10 @@ def _report(figures: Sequence[str], asked: Asked, out: Path, path: Path | None, 
             f"001-{figures[0]} is about embeddings of {', '.join(embedding.DATA)}: take one of these as --data"
         )
     small = asked.scale == "small"
+    few = min(_SMALL[0], len(asked.data.train) + len(asked.data.test)) if small else None
     found = embedding.run(
         data=asked.data.name, out=out / "embedding", path=path, only=figures, device=asked.device, seed=asked.seed,
-        rows=min(_SMALL[0], len(asked.data.train) + len(asked.data.test)) if small else asked.rows,
+        rows=asked.rows or few,
         epochs=asked.epochs or (_SMALL[1] if small else None), progress=progress,
     )  # fmt: skip
     return {figure: Made(f"001-{figure}", found.drawn[figure], found.numbers) for figure in figures}

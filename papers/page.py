@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from papers.bibliography import PAPERS, paper_of
 from papers.claims import Claim, claims
-from papers.claims.bench import SCALES, real_name
+from papers.claims.bench import EMBEDDINGS, SCALES, real_name
 from papers.claims.measures import MEASURES
 from papers.claims.record import read
 from papers.making import title
@@ -38,23 +38,46 @@ COLUMNS = ("name", "figure", "shows", "command", "data", "time", "differs", "cla
 """Heads of the table of figures, but for the picture."""
 
 
+def _diagram(name: str, shows: str, differs: str) -> Row:
+    return Row(name, title(name), shows, "", "none", "", differs, "")
+
+
+DIAGRAMS = (
+    _diagram("000-table-1", "notation", "under What is called what"),
+    _diagram("001-figure-1", "the framework: four modules around the embedding", "drawn anew: a diagram"),
+    _diagram("001-table-1", "notation", "under What is called what"),
+    _diagram("002-figure-1", "two-party split training", "drawn anew: a diagram"),
+    _diagram("003-table-1", "notation", "under What is called what"),
+    _diagram("004-figure-1", "two-party split training and its threat model", "drawn anew: a diagram"),
+)
+"""What the papers explain themselves with: nothing is trained for it."""
+
+_IMAGES = {
+    "001-figure-1": "embedding-frame.svg",
+    "002-figure-1": "leaks-overview.svg",
+    "004-figure-1": "leaks-overview.svg",
+}
+
+
 def rows() -> list[Row]:
-    """Every figure and table."""
+    """Every figure and table, what is drawn by a command and what the papers explain themselves with."""
     kept = read()
-    return [_row(figure, kept) for figure in FIGURES.values()]
+    return sorted([*(_row(figure, kept) for figure in FIGURES.values()), *DIAGRAMS])
 
 
 def _row(figure: Figure, kept: Mapping[str, Any]) -> Row:
-    about = [claim for claim in claims().values() if claim.figure == figure.name]
-    verdicts = [kept["claims"].get(claim.name, {}).get("verdict") for claim in about]
+    about = [claim.name for claim in claims().values() if claim.figure == figure.name]
+    verdicts = [kept["claims"][name]["verdict"] for name in about if name in kept["claims"]]
     run, data = run_of(figure)
     seconds = kept["runs"].get(f"{run} on {data}", {}).get("seconds")
-    held = f"{verdicts.count('holds')} of {len(verdicts)}" if verdicts else ""
+    held = [f"{verdicts.count('holds')} of {len(verdicts)}"] if verdicts else []
+    held += [f"{len(about) - len(verdicts)} not judged yet"] if len(about) > len(verdicts) else []
     cited = title(figure.name) if paper_of(figure.name) else "ours"
     theirs = figure.data or "none"
     ours = "" if data == theirs else f"{theirs}; {data}"
     return Row(
-        figure.name, cited, figure.shows, _command(figure, data), ours or theirs, _time(seconds), figure.deviates, held
+        figure.name, cited, figure.shows, _command(figure, data), ours or theirs, _time(seconds), figure.deviates,
+        ", ".join(held),
     )  # fmt: skip
 
 
@@ -65,6 +88,9 @@ def _command(figure: Figure, data: str) -> str:
     real = real_name(data)
     folder = "" if real == "flights" or real.startswith("generated:") else " --folder DIR"
     rows = SCALES[data if data in SCALES else real].rows
+    if isinstance(figure, Embedded):
+        rows, epochs = EMBEDDINGS[data]
+        return f"python -m papers {figure.name} --data {real}{folder} --rows {rows} --epochs {epochs}"
     return f"python -m papers {figure.name} --data {real}{folder}{'' if rows is None else f' --rows {rows}'}"
 
 
@@ -108,9 +134,11 @@ def _bibliography() -> str:
 def _figures() -> str:
     lines = []
     for row in rows():
-        picture = THUMBNAILS / f"{row.name}.png"
-        shown = f'<img src="images/papers/{picture.name}" width="240" alt="{row.name}">' if picture.exists() else ""
-        lines.append((f"`{row.name}`", row.cited, row.shows, f"`{row.command}`", *row[4:], shown))
+        drawn = _IMAGES.get(row.name, f"papers/{row.name}.png")
+        there = (THUMBNAILS.parent / drawn).exists()
+        shown = f'<img src="images/{drawn}" width="240" alt="{row.name}">' if there else ""
+        command = f"`{row.command}`" if row.command else "none"
+        lines.append((f"`{row.name}`", row.cited, row.shows, command, *row[4:], shown))
     return _grid((*COLUMNS, "our picture"), lines)
 
 

@@ -48,7 +48,7 @@ class Asked:
         seed: the first of them.
         device: "cpu" or "cuda".
         learning_rate: of Adam, where the scale's own is not wanted.
-        rows: how many rows were loaded, where that is not all of them: for figures that load their own.
+        rows: how many rows were asked for, if that was said: for figures that load their own.
     """
 
     data: Data
@@ -331,7 +331,10 @@ RECIPES: Mapping[str, Recipe] = {
             "labels", "no noise, max_norm, marvell with sumKL from 0.01 to 3.6; the last batches labelled by norm",
             triples=_report, kind="labels",
         ),
-        Recipe("times", "one replica under marvell s = 4: its update, its noise", kind="times", batch_size=None),
+        Recipe(
+            "times", "one replica under marvell s = 4: its update, its noise", kind="times", batch_size=None,
+            small=(1024, 1),
+        ),
     )
 }  # fmt: skip
 """Every recipe by its name."""

@@ -1,6 +1,6 @@
 """The papers' claims: what each says, the numbers by which it is judged, and whether it holds here.
 
-`papers/claims.toml` has the sentences with their thresholds, which were written down before anything was measured, and
+`papers/claims.toml` has the sentences with their thresholds, which were committed before the first verdict was, and
 `papers/claims.json` what was measured and found. `python -m papers claims` measures and judges.
 """
 

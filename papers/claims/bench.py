@@ -8,17 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from papers import attacks, balanced, embedding
+from papers.claims import Claim, claims
 from papers.recipes import RECIPES, Asked, Recipe, results
 from tacit.errors import DataError, UsageError
 from tacit.lab import data as data_sets
 from tacit.lab.data.rows import Data
+from tacit.lab.sweeping.recipe import paper_of
 from tacit.lab.sweeping.settings import Setting
 from tacit.progress import Progress
 
-__all__ = ["QUICK", "SCALES", "Bench", "Scale", "real_name"]
+__all__ = ["EMBEDDINGS", "QUICK", "SCALES", "Bench", "Scale", "real_name", "whole"]
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,15 @@ class Scale:
         rows: of the data set, training and test together; None for all.
         seeds: of each setting.
         small: rows of a batch and epochs, where those of the recipes' small scale are not taken.
+        sample: the share of the rows that is drawn; None for all.
+        size: "small", or "paper" for the papers' batches, epochs and strengths.
     """
 
     rows: int | None
     seeds: int = 1
     small: tuple[int, int] | None = None
+    sample: float | None = None
+    size: Literal["small", "paper"] = "small"
 
 
 SCALES: Mapping[str, Scale] = {
@@ -50,7 +56,7 @@ SCALES: Mapping[str, Scale] = {
 QUICK: Mapping[str, Scale] = {name: Scale(4000, small=(128, 2)) for name in ("flights", "generated:criteo")}
 """What `make test` judges."""
 
-_EMBEDDINGS: Mapping[str, tuple[int, int]] = {"flights": (20_000, 3), "adult": (20_000, 3), "fashion": (20_000, 10)}
+EMBEDDINGS: Mapping[str, tuple[int, int]] = {"flights": (20_000, 3), "adult": (20_000, 3), "fashion": (20_000, 10)}
 """Rows and epochs of figures about embeddings."""
 
 _NAMES = {"flights by day": "flights", "flights, as many positive as negative rows": "flights", "skin": "isic"}
@@ -66,6 +72,25 @@ def real_name(data: str) -> str:
     return _NAMES.get(data, data)
 
 
+_STANDS_IN = {"criteo": "generated:criteo", "avazu": "generated:avazu", "isic": "skin"}
+"""What claims are judged on where the papers' own files are not here."""
+
+
+def whole(data: str, share: float | None = None) -> tuple[dict[str, Claim], dict[str, Scale]]:
+    """The claims that a data set's own files decide, at the papers' scale.
+
+    Args:
+        data: as `tacit.lab.data.load` knows it.
+        share: of its rows, drawn at random; the papers' if not given.
+    """
+    stands_in = _STANDS_IN.get(data, data)
+    about = {name: replace(claim, data=(data,)) for name, claim in claims().items() if stands_in in claim.data}
+    if not about:
+        raise UsageError(f"no claim of the papers is about {data}")
+    paper = paper_of(data)
+    return about, {data: Scale(None, sample=share or (paper.sample if paper else None), size="paper")}
+
+
 _NOT_NEEDED = ("matched",)
 """Protections that the papers do not have: no claim is about them."""
 
@@ -75,22 +100,25 @@ class Bench:
 
     Args:
         out: the folder in which they are kept.
-        files: a folder with one for each data set that is not shipped, as `files/adult`.
+        files: a folder with one for each data set that is not shipped, as `files/adult`; or the folder of each.
         scales: how much is trained.
         only: protections that are trained; all if not given.
+        device: "cpu" or "cuda".
         progress: called with what is being done, the parts done and all parts.
     """
 
     def __init__(
         self,
         out: Path,
-        files: Path | None = None,
+        files: Path | Mapping[str, Path] | None = None,
         *,
         scales: Mapping[str, Scale] = SCALES,
         only: tuple[str, ...] | None = None,
+        device: str = "cpu",
         progress: Progress = lambda *_: None,
     ) -> None:
         self.out, self.files, self.scales, self.only, self._progress = out, files, scales, only, progress
+        self._device = device
         self.result = cache(self._result)
         self._data = cache(self._loaded)
 
@@ -110,8 +138,10 @@ class Bench:
         return made, {**about, "seconds": json.loads(kept.read_text())}
 
     def _loaded(self, name: str) -> Data:
-        folder = self._folder(name)
-        return data_sets.load(real_name(name), folder=folder, rows=self._scale(name).rows, cache=self.out / "cache")
+        folder, scale = self._folder(name), self._scale(name)
+        return data_sets.load(
+            real_name(name), folder=folder, rows=scale.rows, sample=scale.sample, cache=self.out / "cache"
+        )
 
     def _scale(self, name: str) -> Scale:
         found = self.scales.get(name) or self.scales.get(real_name(name))
@@ -126,7 +156,7 @@ class Bench:
         source = data_sets.SOURCES.get(real_name(name))
         if source is None or not source.files:
             return None
-        folder = None if self.files is None else self.files / name
+        folder = self.files.get(name) if isinstance(self.files, Mapping) else self.files and self.files / name
         if folder is not None and folder.is_dir():
             return folder
         if not source.folder:
@@ -134,7 +164,8 @@ class Bench:
         raise DataError(f"{name} is not here: put {source.files} ({source.where}) into a folder {name} of --files")
 
     def _asked(self, data: str) -> Asked:
-        return Asked(self._data(data), seeds=self._scale(data).seeds)
+        loaded, scale = self._data(data), self._scale(data)
+        return Asked(loaded, scale.size, seeds=scale.seeds, device=self._device)
 
     def _shaped(self, run: str, data: str) -> Recipe:
         """A recipe without what no claim needs, at the scale of the data set."""
@@ -167,12 +198,6 @@ class Bench:
         seeds = max(recipe.seeds, asked.seeds)
         return {**about, "batch": recipe.batch(asked), "epochs": recipe.visits(asked), "seeds": seeds}
 
-    def _times(self, run: str, data: str, folder: Path) -> tuple[Any, dict[str, Any]]:
-        """Run times, in the papers' batches whatever the scale is."""
-        asked = replace(self._asked(data), seeds=1)
-        recipe = replace(RECIPES["times"], small=(1024, 1))
-        return results(recipe, asked, folder, self._progress), self._about(asked, recipe)
-
     def _balanced(self, run: str, data: str, folder: Path) -> tuple[Any, dict[str, Any]]:
         """Hints on as many positive as negative rows."""
         asked = self._asked(data)
@@ -196,16 +221,17 @@ class Bench:
 
     def _embedded(self, run: str, data: str, folder: Path) -> tuple[Any, dict[str, Any]]:
         """The report on embedding protection; of its data set only the table, of others only the figures."""
-        rows, epochs = _EMBEDDINGS[data]
+        rows, epochs = EMBEDDINGS[data] if self._scale(data).size == "small" else (None, None)
         figures = ["table-2"] if run == "table-2" else [name for name in embedding.FIGURES if name != "table-2"]
         lab = embedding.run(
             data=data, out=folder / "embedding", path=self._folder(data), only=figures, rows=rows, epochs=epochs,
-            progress=self._progress,
+            device=self._device, progress=self._progress,
         )  # fmt: skip
-        about = {"rows": lab.settings["training_rows"] + lab.settings["test_rows"], "epochs": epochs, "seeds": 1}
+        count = lab.settings["training_rows"] + lab.settings["test_rows"]
+        about = {"rows": count, "epochs": lab.settings["epochs"], "seeds": 1}
         return lab, about
 
     _RUNS: Mapping[str, Callable[[Bench, str, str, Path], tuple[Any, dict[str, Any]]]] = {
-        "times": _times, "balanced": _balanced, "toy": _toy, "attacks": _attacked,
+        "balanced": _balanced, "toy": _toy, "attacks": _attacked,
         "embeddings": _embedded, "table-2": _embedded,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,14 @@ def numbers_of(claim: Claim, data: str, bench: Bench) -> tuple[Numbers, dict[str
     return {name: numbers[name] for name in claim.numbers}, about
 
 
-def measured(names: Sequence[str], bench: Bench, path: Path = RECORD, *, told: Callable[[str], None]) -> dict[str, Any]:
+def measured(
+    names: Sequence[str],
+    bench: Bench,
+    path: Path = RECORD,
+    *,
+    told: Callable[[str], None],
+    known: Mapping[str, Claim] | None = None,
+) -> dict[str, Any]:
     """Measure and judge claims, and write each down at once; those whose data is not here stay as they are recorded.
 
     Args:
@@ -47,12 +54,14 @@ def measured(names: Sequence[str], bench: Bench, path: Path = RECORD, *, told: C
         bench: where they are measured.
         path: the record.
         told: called with a line for each claim and data set.
+        known: the claims that there are; those of `claims.toml` if not given.
     """
-    unknown = sorted(set(names) - set(claims()))
+    known = claims() if known is None else known
+    unknown = sorted(set(names) - set(known))
     if unknown:
         raise UsageError(f"there is no claim {', '.join(unknown)}: papers/claims.toml has them")
-    wanted = [(claims()[name], data) for name in names or claims() for data in claims()[name].data]
-    for claim, data in sorted(wanted, key=lambda pair: (pair[1], MEASURES[pair[0].name].run)):
+    wanted = [(known[name], data) for name in names or known for data in known[name].data]
+    for claim, data in sorted(wanted, key=_deciding_first):
         try:
             numbers, about = numbers_of(claim, data, bench)
         except DataError as error:
@@ -61,17 +70,25 @@ def measured(names: Sequence[str], bench: Bench, path: Path = RECORD, *, told: C
         verdict = judged(claim, numbers)
         run = f"{MEASURES[claim.name].run} on {data}"
         kept = read(path)  # again, so that two commands may work at once
-        known = kept["claims"].get(claim.name, {}).get("judged", [])
+        before = kept["claims"].get(claim.name, {}).get("judged", [])
         line = {"data": data, "verdict": verdict, "numbers": numbers, "run": run}
         each = sorted(
-            [*(one for one in known if one["data"] != data), line], key=lambda one: claim.data.index(one["data"])
+            [*(one for one in before if one["data"] != data), line], key=lambda one: claim.data.index(one["data"])
         )
-        decides = next((one["verdict"] for one in each if one["data"] == claim.data[0]), None)
-        kept["claims"][claim.name] = {"verdict": decides, "judged": each}
+        if each[0]["data"] != claim.data[0]:
+            told(f"{claim.name} on {data}: {verdict}, and not recorded before {claim.data[0]} has decided")
+            continue
+        kept["claims"][claim.name] = {"verdict": each[0]["verdict"], "judged": each}
         kept["runs"][run] = {**about, "tacit": __version__, "torch": torch.__version__.partition("+")[0]}
         replaced(path, partial(_write, _in_order(kept)))
         told(f"{claim.name} on {data}: {verdict}, {', '.join(f'{k} {v}' for k, v in numbers.items())}")
     return read(path)
+
+
+def _deciding_first(pair: tuple[Claim, str]) -> tuple[bool, str, str]:
+    """First the data that decides, so that a verdict is there before what stands beside it; by training."""
+    claim, data = pair
+    return data != claim.data[0], data, MEASURES[claim.name].run
 
 
 def _in_order(kept: dict[str, Any]) -> dict[str, Any]:

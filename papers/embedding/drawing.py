@@ -34,6 +34,11 @@ _ABOVE: Any = {
     **{"fontsize": 8, "columnspacing": 1.2, "handletextpad": 0.4, "borderaxespad": 0.2},
 }
 _LETTER = 0.073  # inches of a letter of a setting's label
+_CURVE = 2.0  # inches of a panel of curves
+_TEN = (
+    *("#222222", "#1f6fb2", "#d9791a", "#2a8f57", "#b3261e", "#7a4fa3"),
+    *("#8c564b", "#c2398f", "#7f8c1d", "#1399a8"),
+)  # of curves, and of their settings' labels
 
 
 def draw(figure: str, found: Mapping[str, Reading], noise: Mapping[str, Any] | None, *, title: str, out: Path) -> Path:
@@ -51,12 +56,24 @@ def draw(figure: str, found: Mapping[str, Reading], noise: Mapping[str, Any] | N
         if figure == "figure-2":
             _noise_lines(sheet.panels(1, 1, each=(7.0, 2.6))[0][0], noise or {})
         elif figure == "figure-4":
-            _size_lines(sheet.panels(1, 2, each=(5.0, 2.6))[0], found)
+            above, below = sheet.panels(2, 2, each=(5.0, 2.6))
+            _size_lines(above, found)
+            _curves(below, found, {name: _of_size(name) for name in found}, ("dcor", "utility"))
         else:  # a line for each setting
             height = 0.4 + (0.42 if figure == "table-2" else 0.3) * len(found)
             left = 0.3 + _LETTER * max(len(one.label) for one in found.values())
-            axes = sheet.panels(1, 3, each=(2.9, height), left=left, sharey=True)[0]
-            (_table_bars if figure == "table-2" else _dots)(axes, found)
+            if figure == "table-2":
+                _table_bars(sheet.panels(1, 3, each=(2.9, height), left=left, sharey=True)[0], found)
+            else:
+                ratios = {"height_ratios": [height, _CURVE]}
+                above, below = sheet.panels(2, 3, each=(2.9, (height + _CURVE) / 2), left=left, gridspec_kw=ratios)
+                _dots(above, found)
+                colours = dict(zip(found, _TEN, strict=False))
+                for label, colour in zip(above[0].get_yticklabels(), colours.values(), strict=True):
+                    label.set_color(colour)
+                for axis in above[1:]:
+                    axis.tick_params(labelleft=False)
+                _curves(below, found, {name: {"color": colour} for name, colour in colours.items()})
         return sheet.save(out / f"{figure}.png")
 
 
@@ -128,7 +145,7 @@ def _noise_lines(axis: Axes, noise: Mapping[str, Any]) -> None:
     """Plain and unbiased distance correlation with independent noise."""
     for kind, colour in (("plain", _BLUE), ("unbiased", _ORANGE)):
         values = noise.get(kind, {})
-        _line(axis, [int(size) for size in values], list(values.values()), colour, kind)
+        _line(axis, [int(size) for size in values], list(values.values()), kind, color=colour)
     axis.axhline(0, color=GREY, lw=1)
     _size_axis(axis, "distance correlation with noise")
     axis.legend(fontsize=8)
@@ -138,21 +155,44 @@ def _size_lines(axes: Sequence[Axes], found: Mapping[str, Reading]) -> None:
     """Distance correlation by the batch size at which it is measured, plain and unbiased, one line for each model."""
     for kind, axis in zip(("by_batch_size", "unbiased"), axes, strict=True):
         for (name, one), mark in zip(found.items(), "os^os^", strict=False):
-            colour = _ORANGE if name.startswith("logdcor") else _BLUE
-            _line(axis, one.sizes, [one.dcor(size, kind) for size in one.sizes], colour, one.label, mark)
+            values = [one.dcor(size, kind) for size in one.sizes]
+            _line(axis, one.sizes, values, one.label, mark, **_of_size(name))
         _size_axis(axis, f"dCor(X, f(X)), {'plain' if kind == 'by_batch_size' else 'unbiased'}")
         axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
     axes[0].legend(**_ABOVE)
 
 
-def _line(
-    axis: Axes, sizes: Sequence[int], values: Sequence[Mapping[str, float]], colour: str, label: str, mark: str = "o"
+def _of_size(name: str) -> dict[str, Any]:
+    """How a setting of figure 4 is drawn: its colour by its protection, its line by the batches it is trained in."""
+    lines = {"0.5": ":", "2": "--"}
+    colour = _ORANGE if name.startswith("logdcor") else _BLUE
+    return {"color": colour, "ls": lines.get(name.partition("@")[2], "-")}
+
+
+def _curves(
+    axes: Sequence[Axes],
+    found: Mapping[str, Reading],
+    how: Mapping[str, Mapping[str, Any]],
+    shown: Sequence[str] = ("dcor", "loss", "utility"),
 ) -> None:
-    middle = [one["value"] for one in values]
-    axis.plot(sizes, middle, marker=mark, ms=4.5, lw=1.4, color=colour, label=label)
-    axis.fill_between(
-        sizes, [one["low"] for one in values], [one["high"] for one in values], color=colour, alpha=0.12, lw=0
-    )
+    """What held-out rows show over training, a line for each setting: what figures 3 to 8 of the report are."""
+    first = next(iter(found.values()))
+    labels = {"dcor": "dCor(X, f(X))", "loss": "reconstruction loss", "utility": f"test {first.utility['name']}"}
+    for axis, name in zip(axes, shown, strict=True):
+        for setting, one in found.items():
+            axis.plot(one.curve["epoch"], one.curve[name], lw=1.3, **how[setting])
+        axis.set_title(f"{labels[name]} over training", loc="left")
+        axis.set_xlabel("epochs")
+        if name == "loss":
+            axis.set_yscale("log")
+
+
+def _line(
+    axis: Axes, sizes: Sequence[int], values: Sequence[Mapping[str, float]], label: str, mark: str = "o", **how: Any
+) -> None:
+    axis.plot(sizes, [one["value"] for one in values], marker=mark, ms=4.5, lw=1.4, label=label, **how)
+    low, high = ([one[end] for one in values] for end in ("low", "high"))
+    axis.fill_between(sizes, low, high, color=how["color"], alpha=0.12, lw=0)
 
 
 def _size_axis(axis: Axes, label: str) -> None:

@@ -59,6 +59,7 @@ def judge(trained: Trained, problem: Problem, *, seed: int, progress: Count) -> 
         "attribute": judged.attribute,
         "labels": judged.labels,
         "pictures": judged.pictures,
+        "curve": lambda: trained.curve.moments,
     }
     found: dict[str, Any] = {}
     for done, (name, step) in enumerate(steps.items()):

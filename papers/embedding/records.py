@@ -16,7 +16,7 @@ from tacit.errors import StorageError, UsageError
 
 __all__ = ["Reading", "Records"]
 
-_FORMAT = 2  # of a record: raised when what is measured changes, so that old and new are not mixed
+_FORMAT = 3  # of a record: raised when what is measured changes, so that old and new are not mixed
 
 
 class Records:
@@ -105,6 +105,11 @@ class Reading:
     def relative_loss(self) -> float:
         """The same over the loss of answering the mean of X, which training may change where X is learnt."""
         return self.loss / float(self.record["report"]["mean"])
+
+    @property
+    def curve(self) -> Mapping[str, list[float]]:
+        """Of held-out rows over training: "epoch", "dcor", "loss" and "utility", moment by moment."""
+        return dict(self.record["curve"])
 
     @property
     def attacks(self) -> Iterator[tuple[str, Mapping[str, float], Mapping[str, float]]]:

@@ -98,7 +98,7 @@ NOT_RUN = {
         "tacit sweep --cluster 10.0.0.1:6379": MACHINES,
     },
     "ref-papers.md": {
-        "make papers DATA=criteo FOLDER=/data/criteo SCALE=paper": FILES,
+        "make papers DATA=criteo FOLDER=/data/criteo": FILES,
         "python -m papers claims --files /data": LONG,
         "python -m papers claims confidence norms": "tests/papers do it in small",
         "python -m papers 004-figure-4": LONG,

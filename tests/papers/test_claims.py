@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -11,15 +14,16 @@ import pytest
 from papers.bibliography import PAPERS
 from papers.claims import claims, judged
 from papers.claims.__main__ import main
-from papers.claims.bench import QUICK, SCALES, Bench
+from papers.claims.bench import QUICK, SCALES, Bench, whole
 from papers.claims.measures import MEASURES
 from papers.claims.pictures import draw_all
 from papers.claims.reading import NONE, Frontier, best_margin, frontier, less, mean, median, point, q95
 from papers.claims.record import measured, numbers_of, read
-from papers.page import THUMBNAILS, rows, run_of
+from papers.page import DIAGRAMS, THUMBNAILS, rows, run_of
 from papers.registry import FIGURES
 from tacit.errors import DataError, UsageError
 
+ROOT = Path(__file__).parents[2]
 CLAIMS = claims()
 RECORD = read()
 QUICKLY = [name for name, claim in CLAIMS.items() if claim.quick]
@@ -175,6 +179,28 @@ def test_what_is_measured_is_written_down_at_once_and_what_lacks_its_files_is_le
         measured(["nothing"], bench, record, told=told.append)
 
 
+def test_a_claim_is_not_recorded_before_the_data_that_decides_has(bench, tmp_path):
+    told, record = [], tmp_path / "claims.json"
+    assert CLAIMS["open-book"].data[0] == "generated:criteo"
+    known = {"open-book": replace(CLAIMS["open-book"], data=("skin", "generated:criteo"))}
+    kept = measured([], bench, record, told=told.append, known=known)
+    assert kept == {"claims": {}, "runs": {}}
+    assert "not recorded before skin has decided" in told[-1]
+
+
+def test_claims_about_a_data_set_are_judged_on_its_own_files_at_the_papers_scale(tmp_path):
+    known, scales = whole("criteo")
+    assert set(known) == {name for name, claim in CLAIMS.items() if "generated:criteo" in claim.data}
+    assert {claim.data for claim in known.values()} == {("criteo",)}
+    assert {claim.holds for claim in known.values()} == {CLAIMS[name].holds for name in known}
+    assert (scales["criteo"].size, scales["criteo"].rows, scales["criteo"].sample) == ("paper", None, 0.1)
+    assert set(whole("isic")[0]) == {name for name, claim in CLAIMS.items() if "skin" in claim.data}
+    with pytest.raises(DataError, match="criteo"):
+        Bench(tmp_path, {"criteo": tmp_path / "nowhere"}, scales=scales).result("trade-offs", "criteo")
+    with pytest.raises(UsageError, match="no claim of the papers is about credit"):
+        whole("credit")
+
+
 def test_files_that_are_not_here_are_asked_for_by_name(tmp_path):
     with pytest.raises(DataError, match=r"put train.csv .* into a folder skin of --files"):
         Bench(tmp_path, tmp_path / "files").result("observations", "skin")
@@ -185,12 +211,25 @@ def test_the_command_says_what_is_wrong_in_a_line(capsys, tmp_path):
     assert capsys.readouterr().err.startswith("papers: there is no claim nothing")
 
 
+def test_papers_are_cited_by_the_names_of_the_bibliography_and_never_by_a_number():
+    page = (ROOT / "docs" / "ref-papers.md").read_text()
+    cited = set(re.findall(r"^\| ([A-Z]\w+ \d{4}[ab]?) \|", page, re.MULTILINE))
+    assert set(PAPERS) <= cited
+    authors = "|".join({key.partition(" ")[0] for key in cited})
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md")]:
+        text = path.read_text()
+        assert set(re.findall(rf"\b(?:{authors}) 20\d\d[ab]?\b", text)) <= cited, path
+        assert not re.search(r"\b(?:papers?|seeds?|reports?) `?00[0-4]\b(?!-)", text), path
+
+
 # --- the page --------------------------------------------------------------------------------------------------------
 
 
 def test_every_figure_has_a_row_with_a_command_that_draws_it():
-    assert [row.name for row in rows()] == list(FIGURES)
-    for row in rows():
+    drawn = [row for row in rows() if row.command]
+    assert [row.name for row in drawn] == list(FIGURES)
+    assert [row for row in rows() if not row.command] == list(DIAGRAMS)
+    for row in drawn:
         assert row.command.startswith(f"python -m papers {row.name}")
         assert row.differs or isinstance(row.differs, str)
     for figure in FIGURES.values():

@@ -8,6 +8,7 @@ import pytest
 from papers import attacks
 from papers.__main__ import main
 from papers.embedding.settings import FIGURES as EMBEDDED
+from papers.page import DIAGRAMS
 from papers.registry import FIGURES
 from tacit.lab.data import fashion, flights
 from tests.lab.data.official import save_fashion
@@ -28,7 +29,8 @@ def _run(capsys):
 def test_the_list_names_every_figure(run):
     code, out, _ = run("--list", "--json")
     assert code == 0
-    assert {one["name"] for one in json.loads(out)} == set(FIGURES)
+    assert {one["name"] for one in json.loads(out) if one["command"]} == set(FIGURES)
+    assert {one["name"] for one in json.loads(out) if not one["command"]} == {row.name for row in DIAGRAMS}
     shown = run("--list")[1]
     assert all(name in shown for name in FIGURES)
     assert "Li 2022" in shown

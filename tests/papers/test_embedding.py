@@ -222,6 +222,12 @@ def reading(name, *, dcor=0.5, loss=10.0, worth=0.8, entropy=0.5, error=0.4, unt
             "attribute": None,
             "labels": [],
             "pictures": None,
+            "curve": {
+                "epoch": [0, 1, 2],
+                "dcor": [untrained, dcor, dcor],
+                "loss": [50, 20, loss],
+                "utility": [0.5, 0.7, worth],
+            },
         },
         512,
     )

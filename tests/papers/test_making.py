@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 import torch
 
+from papers import balanced
+from papers.claims.record import read
 from papers.labels import label_of, others_of
 from papers.making import make, make_from
 from papers.observing import observe
@@ -51,6 +53,29 @@ def swept(tmp_path_factory):
         shrink(patch)
         (made,) = make(["000-figure-2"], Asked(data()), out, progress=lambda *what: told.append(what[0]))
     return made, told, out / "recipes" / "first-version" / "results.parquet"
+
+
+def test_the_toy_example_is_that_of_the_paper():
+    rows = balanced.toy(rows=2000, updates=1)
+    assert rows["label"].mean() == 0.5
+    below = pl.col("x") < 1
+    among = rows.filter(below & (pl.col("label") == 0)).height / 1000
+    assert among == pytest.approx(0.1, abs=0.03)
+    assert set(rows.filter(~below)["label"]) == {0}
+    gap = (pl.col("probability") - pl.col("label")).abs()
+    best = rows.with_columns(probability=pl.when(below).then(10 / 11).otherwise(0)).with_columns(norm=gap)
+    figures = balanced.figures_of(best)
+    assert figures["positive"] == pytest.approx(1 / 11), "of every positive row, at best"
+    assert figures["negative"] == 0
+    assert figures["norm"] == pytest.approx(1 - among), "the norm attack needs no imbalance"
+    fitted = read()["claims"]["balanced-toy"]["judged"][0]["numbers"]
+    assert fitted["positive"] == pytest.approx(1 / 11, abs=0.02)
+
+
+def test_figures_of_the_report_on_embeddings_are_of_production_data_but_for_its_table():
+    of = {name: figure.data for name, figure in FIGURES.items() if name.startswith("001-")}
+    assert of.pop("001-table-2") == "fashion"
+    assert set(of.values()) == {"production"}
 
 
 # --- recipes ---------------------------------------------------------------------------------------------------------

@@ -148,7 +148,10 @@ class Training(Section):
             gradients come with noise.
         threads: of this process; 0 leaves it to torch, which takes all cores.
         device: where networks learn: "auto" is CUDA where there is one. What one exchange sends is computed on the CPU
-            in any case; a split run is repeated bit for bit on the CPU alone.
+            in any case; a split run is repeated bit for bit on the CPU alone. Of a split run both halves, one's own
+            too, and what protects embeddings compute on the device. Gradients are protected and attacked on the CPU:
+            their noise is keyed by the bytes of the gradient that it hides, and what is sent is stored and attacked as
+            it was sent, so that each crosses once.
         checkpoint_every: steps between two checkpoints.
         seed: of the first weights; fresh ones are drawn where it is not given.
     """

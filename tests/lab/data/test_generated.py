@@ -21,6 +21,21 @@ def test_the_same_seed_gives_the_same_rows_and_another_one_others():
     assert not torch.equal(one.train.features[1][:200], one.test.features[1])
 
 
+@pytest.mark.parametrize(
+    ("name", "positive", "codes", "numbers"),
+    [
+        ("criteo", 434, [3.5945, 3.0760, 5.8736, 5.7715, 2.7696, 1.4590], [0.15313, 0.15288, 0.16103, 0.16052]),
+        ("avazu", 321, [1.3114, 0.7996, 0.7960, 4.0262, 4.1932, 1.4206], []),
+    ],
+)
+def test_look_alikes_are_those_that_the_papers_claims_were_judged_on(name, positive, codes, numbers):
+    data = generated.like(name, 2000, 0)
+    drawn, of = (x.double() for x in data.train.features)
+    assert int(data.train.labels.sum()) == pytest.approx(positive, abs=3)  # processors differ in the last bit of exp
+    assert drawn.log1p().mean(0)[:6].tolist() == pytest.approx(codes, rel=1e-3)
+    assert of.mean(0)[:4].tolist() == pytest.approx(numbers, rel=1e-3)
+
+
 @pytest.mark.parametrize("share", [0.02, 0.256, 0.5])
 def test_the_share_of_positives_is_as_asked(share):
     data = generated.table(60_000, (1000, 20, 3), 4, share, seed=0)
