@@ -183,7 +183,7 @@ def test_a_limit_that_nothing_holds_sends_nothing():
     with pytest.raises(LimitError, match="nothing was sent") as told:
         trained(feature_limit=0.01, audit=True)
     assert "neither fewer bits nor columns hold" in str(told.value)
-    assert re.search(r"decoders read up to [01]\.\d+ of '(wind|rain|port)", str(told.value))
+    assert re.search(r"decoders recovered up to [01]\.\d+ of '(wind|rain|port)", str(told.value))
 
 
 def test_without_labels_the_embedding_is_the_same_whatever_they_are():

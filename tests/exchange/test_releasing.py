@@ -58,7 +58,7 @@ def test_a_refusal_names_the_column_and_what_would_hold_measured(rows):
     with pytest.raises(LimitError) as refused:
         release(learnt(rows), None, home(rows, limit=0.9), learnt)
     said = str(refused.value)
-    assert re.search(r"limit = 0\.9: decoders read up to [01]\.\d+ of 'a'", said)
+    assert re.search(r"limit = 0\.9: decoders recovered up to [01]\.\d+ of 'a'", said)
     bits, read = re.search(r"bits = (\d), which needs a new `run` \((\d\.\d+)\)", said).groups()
     fewer = Home(rows, COLUMNS, TRAIN, Exchange(bits=int(bits)))
     assert release(learnt(rows), None, fewer, learnt).audit.worst == pytest.approx(float(read), abs=1e-3)

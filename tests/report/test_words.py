@@ -102,8 +102,8 @@ def test_the_verdict_is_one_sentence(report, stamp, tone, verdict):
 @pytest.mark.parametrize(
     ("report", "words"),
     [
-        (one_attack(0.97, verdict="broken"), "Nearly everything can be read of the labels."),
-        (one_attack(0.93, limit=0.95, measure="variance_read"), "Nearly everything can be read of the columns."),
+        (one_attack(0.97, verdict="broken"), "Nearly everything of the labels can be recovered."),
+        (one_attack(0.93, limit=0.95, measure="variance_read"), "Nearly everything of the columns can be recovered."),
         (one_attack(0.9), ""),
     ],
 )

@@ -86,7 +86,7 @@ def train(  # typer reads each option from a parameter
 
     Where the contract says mode = "one_shot", labels are sent once, through randomized response, and embeddings once: a
     feature party learns at home and attacks what it is about to send, the label party fits a private model. What it
-    prints is for its own eyes: the label bound, and what decoders read of features. In a folder with a ledger/ of an
+    prints is for its own eyes: the label bound, and what decoders recover of features. In a folder with a ledger/ of an
     older version no bound is stated for labels unless somebody says with --no-split-run and --reason that no split run
     had these rows.
 

@@ -92,7 +92,7 @@ def choose(
     named. A sweep on which strong attacks were not tried is refused; with --quick it is answered for the others alone.
 
     With --label-limit it is about one exchange instead: no label at all first, then flips at each limit, in so many
-    bits a row; of each the test AUC, the bound on a label, and what decoders read of the features at worst, of
+    bits a row; of each the test AUC, the bound on a label, and what decoders recover of the features at worst, of
     anything and of a conjunction of columns. Of the other options it takes --data, --folder, --rows, --sample,
     --seeds, --bad and --cache.
 

@@ -130,8 +130,8 @@ def _refusal(audit: ReleaseAudit, z: NDArray[np.float32], received: Target | Non
     ]
     listed = f"what would hold, measured: {'; or '.join(would)}" if would else "neither fewer bits nor columns hold"
     return (
-        f"limit = {home.limit:g}: decoders read up to {audit.worst:.3f} of {of}, so nothing was sent; {listed}; or "
-        f"raise the limit to {_rounded_up(audit.worst)}, in this run"
+        f"limit = {home.limit:g}: decoders recovered up to {audit.worst:.3f} of {of}, so nothing was sent; {listed}; "
+        f"or raise the limit to {_rounded_up(audit.worst)}, in this run"
     )
 
 

@@ -86,7 +86,7 @@ def _split(out: Path, rows: int, seed: int, apart: bool, progress: Progress) -> 
     table = two_companies.some(flights.common(), rows)
     problem = problem_of(flights.joint(table).data("flights", None, seed))
     size = two_companies.batch_size_of(rows)
-    course = Course(EPOCHS, size, bottom_rate=LEARNING_RATES["features"], seed=seed)
+    course = Course(EPOCHS, size, bottom_rate=LEARNING_RATES["features"], last=12, seed=seed)
     between = list(PROTECTIONS) if apart else [BETWEEN]
     found: dict[str, dict[str, Any]] = {}
     with ThreadPoolExecutor(1) as other, _one_thread():

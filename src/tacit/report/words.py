@@ -55,9 +55,9 @@ def alarm(share: float, what: str) -> str:
     """The sentence about nearly everything being read, where it is: a share from 0, nothing, to 1.
 
     >>> alarm(0.95, "'town'"), alarm(0.5, "'town'")
-    ("Nearly everything can be read of 'town'.", '')
+    ("Nearly everything of 'town' can be recovered.", '')
     """
-    return f"Nearly everything can be read of {what}." if share >= _NEARLY_ALL else ""
+    return f"Nearly everything of {what} can be recovered." if share >= _NEARLY_ALL else ""
 
 
 def _alarm(report: Report, figure: Judged | None) -> str:
