@@ -107,11 +107,10 @@ def by_batch(table: pl.DataFrame) -> pl.DataFrame:
 def draw_hints(numbers: pl.DataFrame, sheet: Sheet) -> None:
     """A line for each attack over training."""
     axis = sheet.panels(1, 1, each=(7.2, 2.9))[0][0]
-    for name in (column for column in numbers.columns if column != "step"):
-        known = numbers.select("step", name).drop_nulls()
-        axis.plot(
-            known["step"], known[name], lw=1.2, marker="o" if known.height < 20 else "", label=name.partition("@")[0]
-        )
+    for attack, line in (("norm", "-"), ("cosine", "-"), ("hint", "--")):  # the last two may be one
+        known = numbers.select("step", f"{attack}@cut").drop_nulls()
+        marker = "o" if known.height < 20 else ""
+        axis.plot(known["step"], known[f"{attack}@cut"], lw=1.4, ls=line, marker=marker, label=attack)
     axis.set_ylim(min(0.48, axis.get_ylim()[0]), 1.03)
     axis.axhline(0.5, color="#bbbbbb", lw=1, ls="--")
     axis.set_xlabel("updates")

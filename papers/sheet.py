@@ -123,7 +123,7 @@ class Sheet:
             ha="left",
             va="top",
             fontweight="bold",
-            fontsize=min(12.0, width / (_LETTER * len(self.title))),
+            fontsize=min(12.0, width / (_LETTER * max(1, len(self.title)))),
         )
         return [list(row) for row in axes]
 

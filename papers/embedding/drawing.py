@@ -34,6 +34,7 @@ _ABOVE: Any = {
     **{"fontsize": 8, "columnspacing": 1.2, "handletextpad": 0.4, "borderaxespad": 0.2},
 }
 _LETTER = 0.073  # inches of a letter of a setting's label
+_DECADE = 10  # losses further apart than this are drawn by their logarithms
 _CURVE = 2.0  # inches of a panel of curves
 _TEN = (
     *("#222222", "#1f6fb2", "#d9791a", "#2a8f57", "#b3261e", "#7a4fa3"),
@@ -183,7 +184,8 @@ def _curves(
             axis.plot(one.curve["epoch"], one.curve[name], lw=1.3, **how[setting])
         axis.set_title(f"{labels[name]} over training", loc="left")
         axis.set_xlabel("epochs")
-        if name == "loss":
+        drawn = [value for one in found.values() for value in one.curve[name]]
+        if name == "loss" and max(drawn) > _DECADE * min(drawn):
             axis.set_yscale("log")
 
 
