@@ -197,7 +197,7 @@ def test_progress_counts_each_row_in_both_passes(tmp_path, small_blocks):
 def test_the_second_call_only_maps(source, tmp_path, monkeypatch):
     first = made(source, tmp_path / "cache")
     before = files(tmp_path / "cache")
-    monkeypatch.setattr(cache.Making, "make", None)
+    monkeypatch.setattr(cache._Making, "make", None)
     rows = np.memmap(tmp_path / "rows", np.int64, "w+", shape=ROWS.shape)
     rows[:] = ROWS
     again = made(str(source), tmp_path / "cache", rows=rows)

@@ -9,14 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.align.encoder import COMPANY, Coding, Columns, Encoder
+from tacit.align.encoder import Columns, Encoder
 from tacit.align.sources import blocks
-from tacit.errors import DataError
 
 COLUMNS = Columns(categorical=("carrier",), numeric=("seats", "price"), flagged=("seats",))
 
@@ -66,27 +64,6 @@ def test_batches_of_nothing_and_of_another_kind():
     assert fitted.vocabularies[0].to_list() == ["3"]
     assert Encoder.fit_batches([], columns).cardinalities == (1,)
     assert Encoder.fit_batches([(number, row), (text, row)], columns).vocabularies[0].to_list() == ["3", "a"]
-    with pytest.raises(DataError, match="'x' holds String after Int64"):
-        Encoder.fit_batches([(number, row), (text, row)], columns, Coding(by_frequency=True))
-
-
-def test_the_papers_coding():
-    """Codes by falling frequency after that of a missing value, rare values unknown, numbers in their range."""
-    table = pl.DataFrame({"site": ["b", "c", None, "c", "a", "b", "c", "d"], "age": [4, None, 6, 8, 2, 3, 5, 99]})
-    columns, coding = Columns(("site",), ("age",)), Coding(by_frequency=True, min_count=2, scaling="range")
-    for edges in ([0, 7], [0, 3, 5, 7]):
-        batches = [(table[a:b], np.arange(a, b)) for a, b in itertools.pairwise(edges)]
-        encoder = Encoder.fit_batches(batches, columns, coding)
-        inputs = encoder.encode(table)
-        assert encoder.cardinalities == (4,)
-        assert inputs.categorical.flatten().tolist() == [3, 2, 1, 2, 0, 3, 2, 0]
-        assert inputs.numeric.flatten().tolist() == [0.5, 0.0, 0.75, 1.0, 0.25, 0.375, 0.625, 1.0]
-
-
-def test_a_range_of_one_number_is_all_zeros():
-    table = pl.DataFrame({"x": [3.0, 3.0, 7.0]})
-    fitted = Encoder.fit_batches([(table[:2], np.arange(2))], Columns(numeric=("x",)), Coding(scaling="range"))
-    assert fitted.encode(table).numeric.flatten().tolist() == [0.0, 0.0, 0.0]
 
 
 @settings(max_examples=30, deadline=None)
@@ -101,8 +78,8 @@ def test_blocks_of_any_size(tmp_path_factory, size, group):
 
 
 @settings(max_examples=30)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([COMPANY, Coding(by_frequency=True, scaling="range")]))
-def test_a_row_alone_is_encoded_as_among_many(seed, coding):
+@given(st.integers(0, 2**32 - 1))
+def test_a_row_alone_is_encoded_as_among_many(seed):
     draw = np.random.default_rng(seed)
 
     def column(values):
@@ -118,7 +95,7 @@ def test_a_row_alone_is_encoded_as_among_many(seed, coding):
         }
     )
     columns = Columns(("text", "whole", "yes", "small", "x"), ("x", "small"), ("x",))
-    encoder = Encoder.fit_batches([(table[:30], np.arange(30))], columns, coding)
+    encoder = Encoder.fit_batches([(table[:30], np.arange(30))], columns)
     whole = encoder.encode(table)
     alone = [encoder.encode(table[row : row + 1]) for row in range(len(table))]
     assert torch.equal(torch.cat([one.categorical for one in alone]), whole.categorical)

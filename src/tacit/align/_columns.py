@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,9 +24,6 @@ _GERMAN = r"^(\d\d?\.\d\d?\.\d{4})(?:,? \d\d?:\d\d(?::\d\d)?)?$"
 _HOUR = r"^\S+[T ](\d\d?):\d\d"
 _COMMA = r"^-?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+$"
 _ALL = 1 << 16  # values whose parts are added up at once: sums of so many are exact in floats
-
-Scaling = Literal["range", "standard"]
-"""Scaling of numbers: to [0, 1] with 0 for a missing one, as in the papers, or to mean 0 and variance 1."""
 
 
 @dataclass(frozen=True)
@@ -77,32 +74,6 @@ def _part(name: str, part: str) -> str:
     return f"{name}\0{part}"  # which is no column's name
 
 
-@dataclass(frozen=True)
-class Coding:
-    """The rules by which values become codes and numbers."""
-
-    # codes fall with the frequency in the training rows, so that rows of an embedding table that are used together lie
-    # together, and a missing value has a code of its own, 1, before all others. Else codes are in the order of the
-    # values, and a missing one shares the code 0 with unknown ones
-    by_frequency: bool = False
-    min_count: int = 1  # a value that fewer training rows have is an unknown one
-    scaling: Scaling = "standard"  # of the numbers
-
-    @property
-    def missing(self) -> int:
-        """The code of a missing value; the next one is that of the first known value."""
-        return int(self.by_frequency)
-
-    @property
-    def dtype(self) -> str:
-        """Type of the codes; those of the papers' large tables take half the room."""
-        return "int32" if self.by_frequency else "int64"
-
-
-COMPANY = Coding()
-"""Coding of a company's columns; the papers' tables have another one."""
-
-
 def require(table: pl.DataFrame, names: Sequence[str]) -> None:
     """Refuse a table that lacks one of these columns."""
     missing = [name for name in names if name not in table.columns]
@@ -113,18 +84,11 @@ def require(table: pl.DataFrame, names: Sequence[str]) -> None:
         )
 
 
-def values_of(column: pl.Series, coding: Coding) -> pl.Series:
-    """A categorical column as it is compared; an empty text and a NaN are missing values.
-
-    Companies' values are compared by their spelling, so that a table reads alike in whatever format it is stored.
-    """
-    if coding.by_frequency and column.dtype.is_integer():
-        return column.cast(pl.Int64)
-    return spelled(column)
-
-
 def spelled(column: pl.Series) -> pl.Series:
-    """A column as the text that a CSV file has of it; whole numbers are spelled alike, whatever type they have."""
+    """A column as the text that a CSV file has of it; an empty text and a NaN are missing values.
+
+    So a table reads alike in whatever format it is stored; whole numbers are spelled alike, whatever type they have.
+    """
     if column.dtype.is_float():
         column = column.fill_nan(None)
     try:
@@ -264,44 +228,26 @@ def _as_float(column: pl.Series, rows: NDArray[np.integer[Any]] | None) -> NDArr
 
 @dataclass
 class Vocabulary:
-    """Counts of the values of one column, over the rows read so far."""
+    """Values of one categorical column, over the rows read so far."""
 
     name: str
-    coding: Coding
-    dtype: pl.DataType = field(default_factory=pl.String)
-    counts: list[pl.DataFrame] = field(default_factory=list)  # those counted together first, then single batches
-    waiting: int = 0  # rows of the single batches
+    known: list[pl.Series] = field(default_factory=list)  # the different values so far, then those of single batches
+    waiting: int = 0  # values of the single batches
 
     def add(self, column: pl.Series) -> None:
-        values = values_of(column, self.coding).drop_nulls()
-        if not len(values):
-            return
-        if not self.counts:
-            self.dtype = values.dtype
-        if values.dtype != self.dtype:
-            raise DataError(
-                f"the column {self.name!r} holds {values.dtype} after {self.dtype}: convert it to one of them"
-            )
-        self.counts.append(values.alias("value").value_counts(name="count"))
-        self.waiting += len(self.counts[-1])
-        if self.waiting > max(_PENDING, len(self.counts[0])):
-            self.counts, self.waiting = [self._together()], 0
+        values = spelled(column).drop_nulls().unique()
+        self.known.append(values)
+        self.waiting += len(values)
+        if self.waiting > max(_PENDING, len(self.known[0])):
+            self.known, self.waiting = [self._together()], 0
 
-    def _together(self) -> pl.DataFrame:
-        nothing = pl.DataFrame(schema={"value": self.dtype, "count": pl.UInt32})
-        return pl.concat([nothing, *self.counts]).group_by("value").agg(pl.col("count").sum())
+    def _together(self) -> pl.Series:
+        return pl.concat([pl.Series(self.name, [], pl.String), *self.known]).unique()
 
     def learnt(self) -> tuple[pl.Series, NDArray[np.int32]]:
-        """The values that were seen often enough, sorted, and the rank of each: by falling frequency, or its own order.
-
-        Of equally frequent ones the smaller comes first.
-        """
-        kept = self._together().filter(pl.col("count") >= self.coding.min_count).sort("value")
-        values = kept["value"].rechunk().alias(self.name)
-        if not self.coding.by_frequency:
-            return values, natural_ranks(values)
-        order = np.argsort(-kept["count"].to_numpy().astype(np.int64), kind="stable")
-        return values, _ranked(order)
+        """The values, sorted, and the rank of each."""
+        values = self._together().sort().rechunk().alias(self.name)
+        return values, natural_ranks(values)
 
 
 def natural_ranks(values: pl.Series) -> NDArray[np.int32]:
@@ -310,29 +256,21 @@ def natural_ranks(values: pl.Series) -> NDArray[np.int32]:
     >>> natural_ranks(pl.Series(["10", "2.5", "9"])).tolist()
     [2, 0, 1]
     """
-    if values.dtype != pl.String:
-        return np.arange(len(values), dtype=np.int32)
+    ranks = np.arange(len(values), dtype=np.int32)
     measured = values.cast(pl.Float64, strict=False)
-    if measured.is_nan().any() or measured.null_count():
-        return np.arange(len(values), dtype=np.int32)
-    return _ranked(np.argsort(measured.to_numpy(), kind="stable"))
-
-
-def _ranked(order: NDArray[np.intp]) -> NDArray[np.int32]:
-    ranks = np.empty(len(order), np.int32)
-    ranks[order] = np.arange(len(order), dtype=np.int32)
+    if not measured.is_nan().any() and not measured.null_count():
+        ranks[np.argsort(measured.to_numpy(), kind="stable")] = ranks.copy()
     return ranks
 
 
 @dataclass
 class Moments:
-    """Range, mean and variance of one column of numbers, as far as its rows have come.
+    """Mean and variance of one column of numbers, as far as its rows have come.
 
     Sums are exact, so that they are the same in whatever order the rows come.
     """
 
     name: str
-    scaling: Scaling
     count: int = 0
     low: float = math.inf
     high: float = -math.inf
@@ -340,12 +278,12 @@ class Moments:
     squares: dict[int, int] = field(default_factory=dict)  # of their squares
 
     def add(self, values: NDArray[np.float64]) -> None:
-        seen = np.nan_to_num(values, nan=0.0) if self.scaling == "range" else values[~np.isnan(values)]
+        seen = values[~np.isnan(values)]
         if not len(seen):
             return
         self.low, self.high = min(self.low, float(seen.min())), max(self.high, float(seen.max()))
         self.count += len(seen)
-        for start in range(0, len(seen) if self.scaling == "standard" else 0, _ALL):
+        for start in range(0, len(seen), _ALL):
             self._sum(seen[start : start + _ALL])
 
     def _sum(self, values: NDArray[np.float64]) -> None:
@@ -366,16 +304,13 @@ class Moments:
                     sums[exponent] = sums.get(exponent, 0) + int(by_exponent[place])
 
     def learnt(self) -> tuple[float, float]:
-        """Shift and spread of a column; one without spread keeps its unit, or its range is all 0."""
+        """Mean and deviation of a column; one without spread keeps its unit."""
         if not self.count:
             return 0.0, 1.0
         if self.low == self.high:
-            return self.low, math.inf if self.scaling == "range" else 1.0
-        if self.scaling == "range":
-            shift, spread = self.low, self.high - self.low
-        else:
-            mean = _added(self.total) / self.count
-            shift, spread = float(mean), _root(_added(self.squares) / self.count - mean * mean)
+            return self.low, 1.0
+        mean = _added(self.total) / self.count
+        shift, spread = float(mean), _root(_added(self.squares) / self.count - mean * mean)
         if not math.isfinite(shift) or not math.isfinite(spread):
             raise DataError(
                 f"the numbers of the column {self.name!r} are too large to be standardised: scale them down"

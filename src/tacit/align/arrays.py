@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.disk import storing
 
 _PIECE = 1 << 16  # rows that are copied at once
-_DTYPES = {"int32": torch.int32, "int64": torch.int64, "float32": torch.float32}
+_DTYPES = {"int64": torch.int64, "float32": torch.float32}
 # Not in the module mmap. Without it the kernel may refuse a private mapping that is larger than the machine's memory.
 _MAP_NORESERVE = 0x4000
 

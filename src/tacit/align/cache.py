@@ -2,8 +2,7 @@
 
 They are made in two passes over a table, block by block. The first one learns the encoder from the training rows, the
 second one encodes every row and puts it at its place. What was made once is used again as long as it is whole and
-everything that it was made from is the same; the manifest, written last, says so. `prepare` does that for a company's
-table; the lab's large tables are made by the same `Making`.
+everything that it was made from is the same; the manifest, written last, says so.
 
 >>> from tempfile import TemporaryDirectory
 >>> table = pl.DataFrame({"seats": [10.0, 99.0, 30.0], "late": [1, 0, 0]})
@@ -20,9 +19,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align.arrays import let_go, mapped, new_file, pieces, places_in
-from tacit.align.encoder import COMPANY, Coding, Columns, Encoder, Inputs
+from tacit.align.arrays import mapped, new_file, pieces, places_in
+from tacit.align.encoder import Columns, Encoder, Inputs
 from tacit.align.sources import blocks, rows_error
 from tacit.align.tables import PLAIN, Spelling, inputs_digest, labels, labels_error, wrong_labels
 from tacit.disk import held, storing, sync_folder, write, write_json
@@ -55,10 +54,8 @@ class Prepared:
 
     inputs: Inputs  # all rows in the common order, mapped from files. Writing to them changes a copy, never the files
     labels: Tensor | None  # as the loss takes them, mapped as well; None for a party without labels
-    encoder: Encoder | None  # what was learnt from the training rows; None where they are too `large`
-    digest: bytes  # what `inputs_digest` gives for inputs and labels; empty likewise
-    others: Mapping[str, Tensor]  # the further files of `Making.copied`, mapped
-    notes: Mapping[str, Any]  # what `Making.notes` said
+    encoder: Encoder  # what was learnt from the training rows
+    digest: bytes  # what `inputs_digest` gives for inputs and labels
 
 
 def prepare(
@@ -111,7 +108,7 @@ def prepare(
     folder = Path(folder)
     if rows is None:
         with busy(folder):
-            found = reused(folder, facts)
+            found = _reused(folder, facts)
         if found is None:
             raise StorageError(
                 f"{folder} is not what this run began with, or party.toml names other columns now: bring both back "
@@ -126,13 +123,13 @@ def prepare(
             raise DataError(f"{source} was changed while it was read: wait until it is whole, and start again")
 
     with busy(folder):
-        found = reused(folder, facts)
+        found = _reused(folder, facts)
         if found is not None:
             return found
-        with emptied(folder):
+        with _emptied(folder):
             places, gone = _places(folder, rows), np.flatnonzero(rows < 0)
-            making = Making(
-                str(source), facts, read, places, len(rows), train, columns, label, loss, spelling, progress, gone=gone
+            making = _Making(
+                str(source), facts, read, places, gone, len(rows), train, columns, label, loss, spelling, progress
             )
             return making.make(folder)
 
@@ -173,7 +170,7 @@ def file_facts(path: Path) -> Facts:
 
 
 @dataclass(frozen=True)
-class Making:
+class _Making:
     """Work of encoding the rows of a table into files."""
 
     name: str  # of the table, for errors
@@ -182,22 +179,14 @@ class Making:
     blocks: Callable[[], Iterable[pl.DataFrame]]
     # for each row of the table its place counted from 1, or 0 where it has none; rows beyond have none
     places: NDArray[np.int64]
+    gone: NDArray[np.intp]  # the places, counted from 0, of rows that the table does not have: their values are missing
     count: int  # how many places there are
     train: int  # how many of them, the first ones, are for training
     columns: Columns  # which columns to use, and how
     label: str | None  # the column of the label; None where there is none
-    loss: str = "binary"  # that takes the labels
-    spelling: Spelling = PLAIN  # what their column calls the classes
-    progress: Count | None = None  # told how far it is
-    coding: Coding = COMPANY  # how to encode
-    # for each further file the column of whole numbers that it holds, and what is subtracted from them
-    copied: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    # whether these are millions of values and rows, in about the order of their places. Then the encoder is not kept
-    # and the content not hashed, either of which takes long, and what is written leaves the memory
-    large: bool = False
-    notes: Mapping[str, Any] = field(default_factory=dict)  # what else the manifest should say
-    # the places, counted from 0, of rows that the table does not have: their values are missing
-    gone: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    loss: str  # that takes the labels
+    spelling: Spelling  # what their column calls the classes
+    progress: Count | None  # told how far it is
 
     @property
     def files(self) -> Facts:
@@ -205,12 +194,12 @@ class Making:
         count, parts = self.count, self.columns.parts
         numbers = len(parts.numeric) + len(parts.flagged)
         files: Facts = {
-            "categorical": {"dtype": self.coding.dtype, "shape": [count, len(parts.categorical)]},
+            "categorical": {"dtype": "int64", "shape": [count, len(parts.categorical)]},
             "numeric": {"dtype": "float32", "shape": [count, numbers]},
         }
         if self.label is not None:
             files["labels"] = {"dtype": "float32" if self.loss == "binary" else "int64", "shape": [count]}
-        return files | {name: {"dtype": "int64", "shape": [count]} for name in self.copied}
+        return files
 
     def make(self, folder: Path) -> Prepared:
         """Write everything; the manifest last."""
@@ -218,22 +207,15 @@ class Making:
         encoder = self._fit()
         arrays = {name: new_file(folder / f"{name}.new", **about) for name, about in files.items()}
         self._encode(encoder, arrays)
-        state = None if self.large else json.dumps(encoder.to_state()).encode()
+        state = json.dumps(encoder.to_state()).encode()
         with storing(folder):
             for name, array in arrays.items():
                 if isinstance(array, np.memmap):
                     array.flush()  # waits for the disk
                 os.replace(folder / f"{name}.new", folder / f"{name}.bin")
-        if state is not None:
-            write(folder / _ENCODER, state)
-        about: Facts = {
-            "facts": self.facts,
-            "files": files,
-            "cardinalities": list(encoder.cardinalities),
-            "encoder": None if state is None else hashlib.sha256(state).hexdigest(),
-            "notes": dict(self.notes),
-        }
-        found = _opened(folder, about, None if self.large else encoder)
+        write(folder / _ENCODER, state)
+        about: Facts = {"facts": self.facts, "files": files, "encoder": hashlib.sha256(state).hexdigest()}
+        found = _opened(folder, about, encoder)
         about["digest"] = found.digest.hex()
         write_json(folder / MANIFEST, about)
         return found
@@ -271,14 +253,14 @@ class Making:
                 chosen = np.flatnonzero(at < self.train)
                 yield table if len(chosen) == len(table) else table[chosen], rows[chosen]
 
-        encoder = Encoder.fit_batches(training(), self.columns, self.coding)
+        encoder = Encoder.fit_batches(training(), self.columns)
         if seen < self.count:
             raise rows_error(self.name, self.count, self.count - seen)
         if first is not None:
             raise labels_error(first[0], self.loss, 0, wrong, first[1], self.spelling)
         return encoder
 
-    def _encode(self, encoder: Encoder, files: Mapping[str, NDArray[Any]]) -> None:
+    def _encode(self, encoder: Encoder, files: dict[str, NDArray[Any]]) -> None:
         """The second pass: every row to its place."""
         for table, rows, at in self._blocks(self.count):
             inputs = encoder.encode(table, rows)
@@ -286,10 +268,6 @@ class Making:
             files["numeric"][at] = inputs.numeric.numpy()
             if self.label is not None:
                 files["labels"][at] = labels(table, self.label, self.loss, rows, self.spelling).numpy()
-            for name, (column, less) in self.copied.items():
-                files[name][at] = table[column].to_numpy().astype(np.int64) - less
-            for array in (*files.values(), self.places) if self.large else ():
-                let_go(array)
 
 
 @contextmanager
@@ -302,7 +280,7 @@ def busy(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def emptied(folder: Path) -> Iterator[None]:
+def _emptied(folder: Path) -> Iterator[None]:
     """Make a folder's files anew in here. What is old goes first: it takes room, and half old and half new is no cache.
 
     What was begun and not finished goes at the end, however it ends.
@@ -321,29 +299,26 @@ def emptied(folder: Path) -> Iterator[None]:
 # --- using what is there ---------------------------------------------------------------------------------------------
 
 
-def reused(folder: Path, facts: Facts) -> Prepared | None:
+def _reused(folder: Path, facts: Facts) -> Prepared | None:
     """Inputs that were made there of these facts; None where there are none, or none that are whole."""
     try:
         about = json.loads((folder / MANIFEST).read_bytes())
         if any(about["facts"][name] != fact for name, fact in facts.items()):
             return None
-        encoder = None
-        if about["encoder"] is not None:
-            state = (folder / _ENCODER).read_bytes()
-            if about["encoder"] != hashlib.sha256(state).hexdigest():
-                return None
-            encoder = Encoder.from_state(json.loads(state))
-        found = _opened(folder, about, encoder)
+        state = (folder / _ENCODER).read_bytes()
+        if about["encoder"] != hashlib.sha256(state).hexdigest():
+            return None
+        found = _opened(folder, about, Encoder.from_state(json.loads(state)))
     except (OSError, ValueError, KeyError, TypeError, RecursionError):  # missing, cut short, or not ours
         return None
     return found if about.get("digest") == found.digest.hex() else None
 
 
-def _opened(folder: Path, about: Facts, encoder: Encoder | None) -> Prepared:
-    """The files as tensors; one of another size is a ValueError. Without an encoder their content is not looked at."""
+def _opened(folder: Path, about: Facts, encoder: Encoder) -> Prepared:
+    """The files as tensors; one of another size is a ValueError."""
     tensors = {name: mapped(folder / f"{name}.bin", **each) for name, each in about["files"].items()}
-    names, values = ((), ()) if encoder is None else (encoder.columns.inputs, encoder.values)
-    inputs = Inputs(tensors.pop("categorical"), tensors.pop("numeric"), tuple(about["cardinalities"]), names, values)
-    targets = tensors.pop("labels", None)
-    digest = b"" if encoder is None else inputs_digest(inputs, targets)
-    return Prepared(inputs, targets, encoder, digest, tensors, about["notes"])
+    inputs = Inputs(
+        tensors["categorical"], tensors["numeric"], encoder.cardinalities, encoder.columns.inputs, encoder.values
+    )
+    targets = tensors.get("labels")
+    return Prepared(inputs, targets, encoder, inputs_digest(inputs, targets))

@@ -22,11 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.align._columns import (
-    COMPANY,
-    Coding,
     Columns,
     Moments,
-    Scaling,
     Vocabulary,
     days_of,
     decimal_comma,
@@ -35,15 +32,14 @@ from tacit.align._columns import (
     numbers,
     require,
     row_named,
+    spelled,
     to_float,
-    values_of,
     with_dates,
 )  # fmt: skip
-from tacit.errors import DataError
 
 __all__ = [
-    "COMPANY", "Coding", "Columns", "Encoder", "Inputs", "Scaling", "days_of", "decimal_comma", "hours_of",
-    "numbers", "require", "row_named", "to_float", "values_of", "with_dates",
+    "Columns", "Encoder", "Inputs", "days_of", "decimal_comma", "hours_of", "numbers", "require", "row_named",
+    "spelled", "to_float", "with_dates",
 ]  # fmt: skip
 
 _LONGEST = 60  # characters of a category that are shown
@@ -93,10 +89,8 @@ class Encoder:
     vocabularies: tuple[pl.Series, ...]  # for each categorical column its known values, sorted; those of dates last
     # for each categorical column the ranks of its values, of which codes are made, counted from 0
     ranks: tuple[NDArray[np.int32], ...]
-    # for each numeric column, then for each flagged one, what is subtracted and what divides then: mean and standard
-    # deviation, or the smallest number and the range
+    # mean and standard deviation of each numeric column, then of each flagged one
     statistics: tuple[tuple[float, float], ...]
-    coding: Coding = COMPANY  # how it encodes
 
     @classmethod
     def fit(cls, table: pl.DataFrame, columns: Columns, train: NDArray[np.integer[Any]]) -> Self:
@@ -105,20 +99,15 @@ class Encoder:
         return cls.fit_batches([(table.select(columns.names)[train], train)], columns)
 
     @classmethod
-    def fit_batches(
-        cls,
-        batches: Iterable[tuple[pl.DataFrame, NDArray[np.integer[Any]]]],
-        columns: Columns,
-        coding: Coding = COMPANY,
-    ) -> Self:
+    def fit_batches(cls, batches: Iterable[tuple[pl.DataFrame, NDArray[np.integer[Any]]]], columns: Columns) -> Self:
         """Learn from training rows that come in batches with their numbers, so that they need not all be in memory.
 
         However rows are ordered and cut into batches, they give the same bits. Memory grows with the different values
         of the categories.
         """
         parts = columns.parts
-        vocabularies = [Vocabulary(name, coding) for name in parts.categorical]
-        moments = [Moments(name, coding.scaling) for name in (*parts.numeric, *parts.flagged)]
+        vocabularies = [Vocabulary(name) for name in parts.categorical]
+        moments = [Moments(name) for name in (*parts.numeric, *parts.flagged)]
         for read, rows in batches:
             require(read, columns.names)
             table = with_dates(read, columns, rows)
@@ -126,10 +115,10 @@ class Encoder:
                 vocabulary.add(table[vocabulary.name])
             for moment, values in zip(moments, numbers(table, parts, rows), strict=True):
                 moment.add(values)
-        # One after the other, and the counts of each go before the next: both of all columns may be gigabytes.
+        # One after the other, and the values of each go before the next: both of all columns may be gigabytes.
         learnt = [vocabularies.pop(0).learnt() for _ in parts.categorical]
         known, ranks = tuple(known for known, _ in learnt), tuple(rank for _, rank in learnt)
-        return cls(columns, known, ranks, tuple(moment.learnt() for moment in moments), coding)
+        return cls(columns, known, ranks, tuple(moment.learnt() for moment in moments))
 
     def encode(self, table: pl.DataFrame, rows: NDArray[np.integer[Any]] | None = None) -> Inputs:
         """Encode a table; what no training row had becomes code 0, and a missing number the mean.
@@ -140,10 +129,12 @@ class Encoder:
         table, parts = with_dates(table, self.columns, rows), self.columns.parts
         named = zip(parts.categorical, self.vocabularies, self.ranks, strict=True)
         measured = _stack(numbers(table, parts, rows), len(table), "float64")
-        codes = [_codes(table[name], known, ranks, self.coding) for name, known, ranks in named]
+        codes = [_codes(table[name], known, ranks) for name, known, ranks in named]
+        mean, deviation = np.array(self.statistics, np.float64).reshape(measured.shape[1], 2).T
+        scaled = np.nan_to_num((measured - mean) / deviation, nan=0.0)
         return Inputs(
-            categorical=torch.from_numpy(_stack(codes, len(table), self.coding.dtype)),
-            numeric=torch.from_numpy(self._scaled(measured).astype(np.float32)),
+            categorical=torch.from_numpy(_stack(codes, len(table), "int64")),
+            numeric=torch.from_numpy(scaled.astype(np.float32)),
             cardinalities=self.cardinalities,
             names=self.columns.inputs,
             values=self.values,
@@ -154,20 +145,13 @@ class Encoder:
         """For each categorical column its known values, in the order of their codes."""
         return tuple(known.gather(rank.argsort()) for known, rank in zip(self.vocabularies, self.ranks, strict=True))
 
-    def _scaled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        shift, spread = np.array(self.statistics, np.float64).reshape(values.shape[1], 2).T
-        if self.coding.scaling == "range":
-            with np.errstate(over="ignore"):  # far beyond a tiny range is its end
-                return np.clip((np.nan_to_num(values, nan=0.0) - shift) / spread, 0.0, 1.0)
-        return np.nan_to_num((values - shift) / spread, nan=0.0)
-
     @property
     def cardinalities(self) -> tuple[int, ...]:
         """For each categorical column the number of its codes, those of unknown and missing values included."""
-        return tuple(len(known) + self.coding.missing + 1 for known in self.vocabularies)
+        return tuple(len(known) + 1 for known in self.vocabularies)
 
     def to_state(self) -> dict[str, Any]:
-        """A form that JSON can hold without loss, of an encoder with a company's coding."""
+        """A form that JSON can hold without loss."""
         return {
             "columns": {key: list(names) for key, names in asdict(self.columns).items()},
             "vocabularies": [known.to_list() for known in self.vocabularies],
@@ -184,35 +168,28 @@ class Encoder:
         return cls(columns, vocabularies, ranks, tuple((mean, spread) for mean, spread in state["statistics"]))
 
 
-def _codes(column: pl.Series, known: pl.Series, ranks: NDArray[np.int32], coding: Coding) -> NDArray[np.integer[Any]]:
-    """Codes of the known values, which begin after that of a missing one; 0 for all others."""
-    values, missing = values_of(column, coding), coding.missing
-    if values.dtype != known.dtype:
-        if values.null_count() < len(values) and len(known):
-            raise DataError(
-                f"the column {column.name!r} holds {values.dtype}, not {known.dtype} as in training: convert it to that"
-            )
-        return np.where(values.is_null().to_numpy(), missing, 0)
+def _codes(column: pl.Series, known: pl.Series, ranks: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Codes of the known values, from 1 on; 0 for all others."""
+    values = spelled(column)
     if len(values) <= _FEW:
-        each = [missing if value is None else _code(value, known, ranks, missing) for value in values.to_list()]
-        return np.array(each, np.int64)
+        return np.array([0 if value is None else _code(value, known, ranks) for value in values.to_list()], np.int64)
     different = values.unique().drop_nulls().sort()  # sorted, so that neighbours are found near each other
     codes = np.zeros(len(different), np.int64)
     if len(known) and len(different):
         places = np.minimum(known.search_sorted(different).to_numpy(), len(known) - 1)
         there = (known.gather(places) == different).to_numpy()
-        codes = np.where(there, ranks[places] + missing + 1, 0)
+        codes = np.where(there, ranks[places] + 1, 0)
     vocabulary = pl.DataFrame({"value": different, "code": codes})
     found = values.to_frame("value").join(vocabulary, on="value", how="left", maintain_order="left")["code"]
-    return found.fill_null(missing).to_numpy()
+    return found.fill_null(0).to_numpy()
 
 
-def _code(value: Any, known: pl.Series, ranks: NDArray[np.int32], missing: int) -> int:
+def _code(value: str, known: pl.Series, ranks: NDArray[np.int32]) -> int:
     """The code of one value."""
     place = bisect.bisect_left(known, value)
     if place == len(known) or known[place] != value:
         return 0
-    return int(ranks[place]) + missing + 1
+    return int(ranks[place]) + 1
 
 
 def _stack(columns: Sequence[NDArray[np.generic]], rows: int, dtype: str) -> NDArray[Any]:

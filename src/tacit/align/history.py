@@ -22,6 +22,8 @@ from typing import Any, Protocol
 
 from tacit.errors import RefusedError, StorageError, UsageError
 
+_WINDOW = timedelta(days=30)  # for how long an alignment counts
+
 
 @dataclass(frozen=True)
 class Alignment:
@@ -64,7 +66,6 @@ class History:
     log: Log  # that only it can read
     _: KW_ONLY
     runs: int = 10  # how many alignments with one peer may begin within the window
-    window: timedelta = timedelta(days=30)  # for how long an alignment counts
     share: float = 0.001  # a set whose size differs by at most this share of it counts as edited
     few: int = 100  # and so does one that differs by at most so many ids
     allow_edits: bool = False  # let edited sets pass, for a peer whose table grows by a little every day
@@ -82,8 +83,8 @@ class History:
             raise RefusedError(
                 "history",
                 f"{peer} has aligned {len(recent)} times since {recent[0].date}, and {self.runs} are allowed in "
-                f"{self.window.days} days: every one may tell about the ids that changed; allow more runs, or wait and "
-                f"ask every week (a longer pause counts as {self.window.days / 4:g} days, for clocks jump)",
+                f"{_WINDOW.days} days: every one may tell about the ids that changed; allow more runs, or wait and "
+                f"ask every week (a longer pause counts as {_WINDOW.days / 4:g} days, for clocks jump)",
             )
         if peer_count is None or self.allow_edits:
             return
@@ -121,7 +122,7 @@ class History:
     def _recent(self, peer: str) -> list[Alignment]:
         """The lines of this peer within the window, oldest first; a pause counts as a quarter of it at most."""
         lines = self.lines()
-        old = len(lines) - newest([line.date for line in lines], self.now(), self.window)
+        old = len(lines) - newest([line.date for line in lines], self.now(), _WINDOW)
         return [line for line in lines[old:] if line.peer == peer]
 
     def _append(self, line: Alignment) -> None:

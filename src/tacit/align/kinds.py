@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import COMPANY, days_of, decimal_comma, hours_of, to_float, values_of
+from tacit.align.encoder import days_of, decimal_comma, hours_of, spelled, to_float
 from tacit.align.sources import Source, blocks, columns_in
 
 FEW = 12
@@ -78,7 +78,7 @@ class _Seen:
         if column.dtype.is_nested() or column.dtype in (pl.Binary, pl.Object, pl.Time, pl.Duration):
             self.dtype = column.dtype
             return
-        text = values_of(column, COMPANY)
+        text = spelled(column)
         present = text.is_not_null()
         if not present.any():
             return

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.align.encoder import COMPANY, Columns, Encoder, Inputs, decimal_comma, require, row_named, values_of
+from tacit.align.encoder import Columns, Encoder, Inputs, decimal_comma, require, row_named, spelled
 from tacit.contracts import raw_bytes
 from tacit.errors import LabelsError, UsageError
 
@@ -53,7 +53,7 @@ class Spelling:
 
     def words(self, column: pl.Series) -> pl.Series:
         """Labels as a column spells them; null where there is none."""
-        text = values_of(column, COMPANY).cast(pl.String).str.strip_chars()
+        text = spelled(column).str.strip_chars()
         named = (*self.names, *(() if self.positive is None else (self.positive,)))
         missing = text.str.to_lowercase().is_in(_MISSING) & ~text.is_in(named)
         return text.set(missing.fill_null(False), None)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import COMPANY, Columns, numbers, row_named, values_of, with_dates
+from tacit.align.encoder import Columns, numbers, row_named, spelled, with_dates
 from tacit.align.ids import Ids, Reading, distinct, read_ids
 from tacit.align.kinds import kinds
 from tacit.align.sources import Source, blocks, check_columns, columns_in
@@ -169,7 +169,7 @@ def _own_columns(folder: Folder) -> Iterator[_Look]:
 def _read(column: Columns, block: pl.DataFrame, rows: NDArray[np.int64]) -> None:
     numbers(with_dates(block, column, rows), column, rows)
     for name in column.categorical:
-        values_of(block[name], COMPANY)
+        spelled(block[name])
 
 
 def _units(unit: str) -> _Look:
