@@ -81,8 +81,9 @@ def test_what_sends_bare_rows_is_let_off_by_its_facts_alone(name, monkeypatch):
     module = getattr(gradient, name)
     check_protection(getattr(module, name))
     monkeypatch.delattr(module, "FACTS")
-    bare = {"hides_every_row", "one_class", "one_of_a_class", "no_spread", "zero_rows", "extreme_sizes"}
-    assert failures(getattr(module, name)) == bare | ({"other_noise_other_bytes"} if name == "none" else set())
+    assert failures(getattr(module, name)) == {"hides_every_row"} | (
+        {"no_randomness_of_its_own"} if name == "none" else set()
+    )
 
 
 # --- a protection that is right, and ways to break it ----------------------------------------------------------------
@@ -182,25 +183,11 @@ class Biased(Right):
         return super().noise(grad, labels, largest, noise) + push
 
 
-class LiesAboutPower(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        done = super().update(grad, labels, state, noise)
-        return replace(done, report={**done.report, "power": done.report["power"] * 2})
-
-
 class NotANumberOnZeroRows(Right):
     def noise(self, grad, labels, largest, noise):
         norms = grad.flatten(1).norm(dim=1)
         own = (norms / norms).reshape(-1, *[1] * (grad.ndim - 1))  # 1, or 0/0
         return super().noise(grad, labels, largest, noise) * own
-
-
-class CountsByFormula(Right):
-    """Noise below what bfloat16 can hold, and a report that there is no bare row."""
-
-    def update(self, grad, labels, state, noise, embedding=None):
-        done = super().update(grad, labels, state, noise)
-        return replace(done, report={**done.report, "untouched_rows": torch.tensor(0)})
 
 
 class ForeignState(Right):
@@ -227,22 +214,6 @@ class GoesByOurName(Right):
         return replace(super().update(grad, labels, state, noise), event=Event("matched", {"leak_auc": 0.5}))
 
 
-class ReportsPlainNumbers(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        done = super().update(grad, labels, state, noise)
-        return replace(done, report={name: float(figure) for name, figure in done.report.items()})
-
-
-class TakesAnyLabel(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        positive = (labels > 0.5).long() if labels.shape == grad.shape[:1] else labels
-        return super().update(grad, positive, state, noise)
-
-    def noise(self, grad, labels, largest, noise):  # it does look at them: positives have their noise turned over
-        sign = (1 - 2 * labels.double()).reshape(-1, *[1] * (grad.ndim - 1))
-        return super().noise(grad, labels, largest, noise) * sign
-
-
 class TakesWhatIsNotFinite(Right):
     def update(self, grad, labels, state, noise, embedding=None):
         clean = torch.nan_to_num(grad, posinf=1.0, neginf=-1.0) if grad.is_floating_point() else grad
@@ -255,25 +226,10 @@ class GeneratorsOnly(Right):
         return draw * largest * self.times / grad[0].numel() ** 0.5
 
 
-class CallIsAnother(Right):
-    def __call__(self, grad, labels, noise, embedding=None):
-        noise_source(noise).normal((1,), dtype=torch.float64, device=grad.device)
-        return super().__call__(grad, labels, noise, embedding)
-
-
 class AlwaysSingle(Right):
     def update(self, grad, labels, state, noise, embedding=None):
         done = super().update(grad, labels, state, noise)
         return replace(done, value=done.value.to(torch.float64 if grad.dtype == torch.float64 else torch.float32))
-
-
-class SendsTheGradientsMemory(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        done = super().update(grad, labels, state, noise)
-        keep = grad.detach().clone()
-        shared = grad.detach().copy_(done.value) if grad.requires_grad else done.value
-        assert keep.shape == shared.shape
-        return replace(done, value=shared)
 
 
 class FailsOpenOnIdenticalRows(Right):
@@ -300,55 +256,23 @@ class FlattensTheCut(Right):
         return replace(done, value=done.value.flatten(1))
 
 
-class ReportsElsewhere(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        done = super().update(grad, labels, state, noise)
-        return replace(done, report={**done.report, "seen": torch.zeros((), device="meta")})
-
-
-class LooksAtTheLabelsDtype(Right):
-    def noise(self, grad, labels, largest, noise):
-        return super().noise(grad, labels, largest, noise) * (2 if labels.is_floating_point() else 1)
-
-
-class ReadsMemoryInOrder(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        if grad.ndim > 1 and grad.numel():
-            grad = grad.as_strided(grad.shape, torch.empty(grad.shape).stride())
-        return super().update(grad, labels, state, noise)
-
-
-class TakesLabelsOfTwoDimensions(Right):
-    def update(self, grad, labels, state, noise, embedding=None):
-        return super().update(grad, labels.flatten() if labels.ndim == 2 else labels, state, noise)
-
-
 BROKEN = [
-    (FailsOpenOnOneClass(), "one_class"),
-    (FailsOpenOnOnePositive(), "one_of_a_class"),
+    (FailsOpenOnOneClass(), "hides_every_row"),
+    (FailsOpenOnOnePositive(), "hides_every_row"),
+    (FailsOpenOnIdenticalRows(), "hides_every_row"),
+    (FailsOpenOnTinyGradients(), "hides_every_row"),
+    (NotANumberOnZeroRows(), "hides_every_row"),
     (ChangesItsInput(), "inputs_untouched"),
     (ChangesItsState(), "inputs_untouched"),
     (UsesTheGlobalGenerator(), "no_randomness_of_its_own"),
+    (GeneratorsOnly(), "no_randomness_of_its_own"),
     (Biased(), "unbiased"),
-    (LiesAboutPower(), "reported_power"),
-    (NotANumberOnZeroRows(), "zero_rows"),
-    (CountsByFormula(times=0.002), "counts_untouched_rows"),
     (ForeignState(), "state_survives"),
     (TellsTheLabels(), "event_of_plain_values"),
     (GoesByOurName(), "event_of_plain_values"),
-    (ReportsPlainNumbers(), "report_of_tensors"),
-    (TakesAnyLabel(), "refuses_other_labels"),
     (TakesWhatIsNotFinite(), "refuses_what_is_not_finite"),
-    (GeneratorsOnly(), "takes_a_noise_source"),
-    (CallIsAnother(), "call_equals_update"),
-    (AlwaysSingle(), "keeps_dtype"),
-    (SendsTheGradientsMemory(), "new_tensor"),
-    (FailsOpenOnIdenticalRows(), "no_spread"),
-    (FailsOpenOnTinyGradients(), "extreme_sizes"),
-    (FlattensTheCut(), "keeps_shape"),
-    (LooksAtTheLabelsDtype(), "labels_of_any_dtype"),
-    (ReadsMemoryInOrder(), "strides"),
-    (TakesLabelsOfTwoDimensions(), "refuses_wrong_shapes"),
+    (AlwaysSingle(), "keeps_the_gradients_form"),
+    (FlattensTheCut(), "keeps_the_gradients_form"),
 ]
 
 
@@ -364,8 +288,7 @@ def test_each_fault_is_refused_for_its_own_reason(broken, rule):
     with pytest.raises(BrokenRuleError, match=f"^{rule}: ") as caught:
         check_protection(lambda: broken)
     assert caught.value.rule == rule
-    both = {"zero_rows"} if rule == "one_class" else set()  # zeros of one class are of either kind
-    assert failures(lambda: broken) == {rule} | both
+    assert failures(lambda: broken) == {rule}
 
 
 class TheSameNoiseAlways(Right):
@@ -385,10 +308,9 @@ class LeavesARowBare(Right):
 @pytest.mark.parametrize(
     ("broken", "rule", "others"),
     [
-        (Remembers, "same_noise_same_bytes", {"keeps_shape", "unbiased", "one_class"}),
-        (TheSameNoiseAlways, "other_noise_other_bytes", {"keeps_shape", "hides_every_row", "same_noise_same_bytes"}),
-        (LeavesARowBare, "hides_every_row", {"unbiased", "reported_power", "counts_untouched_rows"}),
-        (ReportsElsewhere, "keeps_device", {"keeps_shape", "keeps_dtype", "unbiased"}),
+        (Remembers, "same_noise_same_bytes", {"keeps_the_gradients_form", "unbiased", "hides_every_row"}),
+        (TheSameNoiseAlways, "no_randomness_of_its_own", {"keeps_the_gradients_form", "hides_every_row"}),
+        (LeavesARowBare, "hides_every_row", {"unbiased", "same_noise_same_bytes"}),
     ],
 )
 def test_of_a_fault_that_breaks_several_rules_the_first_is_told(broken, rule, others):
@@ -401,13 +323,13 @@ def test_of_a_fault_that_breaks_several_rules_the_first_is_told(broken, rule, ot
     assert caught.value.rule == next(one.__name__ for one in RULES if one.__name__ in found)
 
 
-def test_one_who_leaves_a_row_bare_and_says_nothing_is_caught_twice():
+def test_one_who_leaves_a_row_bare_and_says_nothing_is_caught():
     class Liar(LeavesARowBare):
         def update(self, grad, labels, state, noise, embedding=None):
             done = super().update(grad, labels, state, noise)
             return replace(done, report={**done.report, "untouched_rows": torch.tensor(0)})
 
-    assert {"hides_every_row", "counts_untouched_rows"} <= failures(Liar)
+    assert "hides_every_row" in failures(Liar)
 
 
 # --- protections of embeddings ---------------------------------------------------------------------------------------
@@ -487,11 +409,11 @@ class KeepsWeightsToItself(RightShield):
 
 BROKEN_SHIELDS = [
     (GoesByTheNameOfOurs, "says_who_it_is"),
-    (DoesNothing, "does_something"),
+    (DoesNothing, "lets_gradients_through"),
     (Widens, "keeps_the_embeddings_form"),
     (DrawsItsOwn, "same_source_same_bytes"),
     (CutsTheGraph, "lets_gradients_through"),
-    (DividesByTheNorm, "odd_batches"),
+    (DividesByTheNorm, "keeps_the_embeddings_form"),
     (LetsAnythingThrough, "refuses_a_broken_embedding"),
     (KeepsWeightsToItself, "what_it_learns_survives"),
 ]
@@ -510,8 +432,7 @@ def test_each_fault_of_an_embedding_protection_is_refused_for_its_own_reason(bro
 
 
 def test_every_rule_has_a_protection_that_breaks_it():
-    here = {rule for _, rule in BROKEN} | {"same_noise_same_bytes", "other_noise_other_bytes", "hides_every_row"}
-    assert here | {"keeps_device"} == {rule.__name__ for rule in RULES}
+    assert {rule for _, rule in BROKEN} | {"same_noise_same_bytes"} == {rule.__name__ for rule in RULES}
     assert {rule for _, rule in BROKEN_SHIELDS} == {rule.__name__ for rule in EMBEDDING_RULES}
 
 
@@ -524,8 +445,10 @@ def test_every_rule_says_what_it_asks_and_an_error_what_happened_and_what_to_do(
     with pytest.raises(AssertionError) as caught:
         check_protection(AlwaysSingle)
     assert str(caught.value) == (
-        "keeps_dtype: What is sent has the gradient's dtype: float32, float64, bfloat16 and float16. Here: expected "
-        "numbers of torch.bfloat16; it sent torch.float32: compute in float32 or float64 and send value.to(grad.dtype)"
+        "keeps_the_gradients_form: What is sent is new, finite and has the gradient's shape and dtype, for one row and "
+        "cuts of any dimensions. Here: of (24, 6) numbers of torch.bfloat16 it sent (24, 6) of torch.float32: compute "
+        "in grad.flatten(1), look for a division by a spread or norm of 0, and send "
+        "value.reshape(grad.shape).to(grad.dtype)"
     )
 
 
@@ -534,7 +457,9 @@ def test_what_raises_breaks_the_rule_and_its_error_is_the_cause():
         def noise(self, grad, labels, largest, noise):
             raise ZeroDivisionError("seven")
 
-    with pytest.raises(BrokenRuleError, match=r"^keeps_shape: .* it raised ZeroDivisionError: seven$") as caught:
+    with pytest.raises(
+        BrokenRuleError, match=r"^keeps_the_gradients_form: .* it raised ZeroDivisionError: seven$"
+    ) as caught:
         check_protection(Raises)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
@@ -594,19 +519,18 @@ def test_states_are_compared_to_the_bit():
     assert bits(torch.tensor(1.0).bfloat16()) == b"\x80\x3f"
 
 
-def test_the_false_alarm_rate_is_small_over_many_seeds():
-    """30 seeds, two rules of 1e-6 each: the chance of a false alarm is 6e-5."""
-    for seed in range(30):
-        subject = Subject(Right())
-        source = torch.Generator().manual_seed(1000 + seed)
-        batch = subject.batch()
-        for steps in (0, 3):
-            state = subject.after(steps)
-            done = [subject.protection.update(batch.grad, batch.labels, state, source) for _ in range(60)]
-            added = torch.stack([(one.value - batch.grad).flatten(1) for one in done])
-            subject.drawn[steps] = added, torch.stack([one.report["power"] for one in done])
-        ask(check.unbiased, subject)
-        ask(check.reported_power, subject)
-    subject.drawn[0] = subject.drawn[0][0] + 0.2, None
-    with pytest.raises(BrokenRuleError, match="a mean of zero"):
-        ask(check.unbiased, subject)
+def test_the_false_alarm_rate_is_small_over_many_seeds(monkeypatch):
+    """30 seeds at 1e-6 each: the chance of a false alarm is 3e-5."""
+    seed, off = 0, 0.0
+
+    def draws(subject, batch, steps):
+        source, state = torch.Generator().manual_seed(1000 + seed), subject.after(steps)
+        done = [subject.protection.update(batch.grad, batch.labels, state, source) for _ in range(60)]
+        return torch.stack([(one.value - batch.grad).flatten(1) for one in done]) + off
+
+    monkeypatch.setattr(check, "_added", draws)
+    for seed in range(30):  # noqa: B007 (the draws take it)
+        ask(check.unbiased, Subject(Right()))
+    off = 0.2
+    with pytest.raises(BrokenRuleError, match="standard errors from zero"):
+        ask(check.unbiased, Subject(Right()))

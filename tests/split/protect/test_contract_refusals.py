@@ -11,7 +11,7 @@ from torch import Tensor
 from tacit.contracts import Event, Protection
 from tacit.errors import LabelsError, TacitError, TensorError
 from tacit.split.protect import gradient
-from tacit.split.protect.check import ODD, same_tree
+from tacit.split.protect.check import same_tree
 from tests.split.protect.cases import (
     BLIND,
     CASES,
@@ -24,6 +24,7 @@ from tests.split.protect.cases import (
     in_a_run,
     on_every_device,
 )
+from tests.split.protect.rules import ODD
 
 pytestmark = QUIET
 
