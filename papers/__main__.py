@@ -46,23 +46,21 @@ def main(words: Sequence[str] | None = None) -> int:
         _print_list(as_json=asked.json)
         return 0
     try:
-        made, skipped = _made(asked)
+        made = _made(asked)
     except TacitError as error:
         print(f"papers: {error}", file=sys.stderr)
         return 2
     if asked.json:
-        print(json.dumps([{**one.as_dict(), "skipped_rows": skipped} for one in made], indent=2))
+        print(json.dumps([one.as_dict() for one in made], indent=2))
         return 0
     for one in made:
         print(f"{one.name}: {f'not drawn: {one.skipped}' if one.skipped else one.picture or one.numbers}")
-    if skipped:
-        print(f"{skipped} rows could not be read and were left out.")
     print(f"Everything on one page: {asked.out / 'summary.md'}")
     return 0
 
 
-def _made(asked: argparse.Namespace) -> tuple[list[Made], int]:
-    """What was asked for, and how many rows could not be read; mistakes are said before there is a folder."""
+def _made(asked: argparse.Namespace) -> list[Made]:
+    """What was asked for; mistakes are said before there is a folder."""
     if not asked.names:
         raise UsageError("name the figures to draw, or `all`: `python -m papers --list` has the names")
     chosen(asked.names, asked.data)
@@ -70,14 +68,14 @@ def _made(asked: argparse.Namespace) -> tuple[list[Made], int]:
     if asked.results is not None:
         read(asked.results)
         asked.out.mkdir(parents=True, exist_ok=True)
-        return make_from(asked.names, asked.results, asked.out), 0
+        return make_from(asked.names, asked.results, asked.out)
     rate, device = checked_rate(asked.learning_rate), device_named(asked.device)
     rows, sample = taken(asked.data, asked.scale, asked.rows, asked.sample)
-    loaded = data_sets.load(asked.data, folder=asked.folder, rows=rows, sample=sample, bad=asked.bad, cache=asked.cache)
+    loaded = data_sets.load(asked.data, folder=asked.folder, rows=rows, sample=sample, cache=asked.cache)
     asked.out.mkdir(parents=True, exist_ok=True)
     limited = None if asked.rows is None and asked.sample is None else len(loaded.train) + len(loaded.test)
     wanted = Asked(loaded, asked.scale, asked.epochs, asked.seeds, asked.seed, device, rate, limited)
-    return make(asked.names, wanted, asked.out, path=asked.folder, progress=_Told(asked.quiet)), loaded.skipped
+    return make(asked.names, wanted, asked.out, path=asked.folder, progress=_Told(asked.quiet))
 
 
 def taken(data: str, scale: str, rows: int | None, sample: float | None) -> tuple[int | None, float | None]:
@@ -133,7 +131,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="of each setting (default: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the first one (default: 0)")
     parser.add_argument("--learning-rate", type=float, metavar="X", help="of Adam; default: the scale's own")
-    parser.add_argument("--bad", choices=("raise", "skip"), default="raise", help="what to do at a row that is no row")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="where large data sets are kept encoded")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto (the default)")
     parser.add_argument("--from", dest="results", type=Path, metavar="FILE", help="draw from this file of a sweep")

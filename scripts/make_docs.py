@@ -157,14 +157,13 @@ Most loaders share these arguments:
   it draws from the rows that this takes. `fashion` and made-up data have none.
 - `seed` draws the test rows, and whatever else is drawn; `test_share`, where a loader has it, is the share of rows for
   testing.
-- `bad` says what becomes of [rows that can't be read](#bad-rows).
 - `cache` is a folder for [what is kept](#what-is-kept); without it, one beside the files.
 - `progress` is called with the work done and the work to do.
 
 Data sets *by day* know the day of each row and are sorted by it, so that a model can be [trained on a stream of
 days](howto-run-by-day.md#first-in-the-lab)."""
 
-_SHARED = ("rows", "sample", "seed", "test_share", "bad", "cache", "progress")
+_SHARED = ("rows", "sample", "seed", "test_share", "cache", "progress")
 """Arguments that mean the same for every loader; the page explains them once."""
 
 _WHERE = ("folder", "path")
@@ -174,8 +173,7 @@ _BAD_ROWS = """\
 ## Bad rows
 
 A row that can't be read (a line with a field too many, a label that is neither 0 nor 1, a broken picture) stops the
-loading with an error that names the file, the line and the cause. `load(..., bad="skip")`, or `--bad skip`, leaves such
-rows out instead; `Data.skipped` counts them.
+loading with an error that names the file, the line and the cause.
 
 ## What is kept
 

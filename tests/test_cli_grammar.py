@@ -22,7 +22,6 @@ SHARED = {  # one meaning each: the first words of the help text
     "--seeds": "With how many seeds",
     "--protect": "Names, as",
     "--device": "cpu, cuda, or auto",
-    "--bad": "Stop at a row",
     "--cache": "Where large data sets",
     "--learning-rate": "Of Adam",
 }

@@ -52,7 +52,7 @@ def test_the_json_is_a_list_of_settings(swept):
     for one in found:
         assert set(one["worst"]) == {"attack", "value", "low", "high", "part"}
         assert one["untried"] == ["likelihood@cut", "learned@cut", "spectral@cut", "contextual@cut"]
-        assert (one["notes"], one["papers"], one["skipped"], one["failed"]) == ([], None, 0, None)
+        assert (one["notes"], one["papers"], one["failed"]) == ([], None, None)
         assert one["worst"]["low"] <= one["worst"]["value"] <= one["worst"]["high"]
         assert 0 < one["test_auc"] < 1
     assert found[0]["worst"]["value"] > 0.9
@@ -98,7 +98,7 @@ def test_choosing_from_a_sweep(swept, tmp_path):
     assert (tmp_path / "choose.svg").exists()
     asked = json.loads(invoke(*choose, out, "--quick", "--json").stdout)
     assert asked["untried"] == ["likelihood@cut", "learned@cut", "spectral@cut", "contextual@cut"]
-    assert (asked["notes"], asked["papers"], asked["skipped"]) == ([], None, 0)
+    assert (asked["notes"], asked["papers"]) == ([], None)
     assert asked["holds"]
     assert asked["chosen"]["spelled"] == "iso(t=2000)"
     assert asked["cost"] == pytest.approx(asked["baseline"]["test_auc"] - asked["chosen"]["test_auc"])
@@ -123,11 +123,10 @@ def test_waves_notes_and_the_papers_are_told(swept, tmp_path):
     results.write(
         tmp_path / "results.parquet", noted,
         {
-            **whole.metadata, "waves": [2, 1], "papers": "the papers train longer", "skipped": 12,
+            **whole.metadata, "waves": [2, 1], "papers": "the papers train longer",
         },
     )  # fmt: skip
     said = invoke("choose", "--from", tmp_path, "--limit", "0.9", "--quick").output
-    assert "Note: 12 rows could not be read and were left out." in said
     assert "Trained in 2 waves of 2 replicas or fewer" in said
     assert "Note: the papers train longer." in said
     assert said.count("Note: learned: too few rows.") == 1
@@ -173,7 +172,7 @@ def test_options_reach_the_loader_and_the_sweep(monkeypatch, tmp_path):
     def load(name, **options):
         options.pop("progress")(1, 2)
         seen.update(options)
-        return replace(generated.table(200, (5,), 1, 0.5, 0), skipped=3)
+        return generated.table(200, (5,), 1, 0.5, 0)
 
     def run(data, **options):
         seen.update(options)
@@ -182,13 +181,12 @@ def test_options_reach_the_loader_and_the_sweep(monkeypatch, tmp_path):
     monkeypatch.setattr("tacit.lab.data.load", load)
     monkeypatch.setattr("tacit.lab.sweeping.running.sweep", run)
     done = invoke(
-        "sweep", "--protect", "none", "--bad", "skip", "--cache", tmp_path / "kept", "--learning-rate", "0.01",
+        "sweep", "--protect", "none", "--cache", tmp_path / "kept", "--learning-rate", "0.01",
         "--attacks", "norm, residual", "--epochs", 1, "--quick", "--out", tmp_path / "out",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    assert (seen["bad"], seen["cache"], seen["learning_rate"]) == ("skip", tmp_path / "kept", 0.01)
+    assert (seen["cache"], seen["learning_rate"]) == (tmp_path / "kept", 0.01)
     assert seen["attacks"] == ["norm", "residual"]
-    assert "Note: 3 rows could not be read and were left out." in done.output
     assert "Not tried: cosine, hint, likelihood, learned, spectral, contextual: they may read it." in done.output
 
 

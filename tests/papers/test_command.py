@@ -1,7 +1,6 @@
 """`python -m papers`: figures and tables by their names."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -57,12 +56,12 @@ def test_tables_of_the_papers_are_drawn(run, tmp_path, as_json):
         assert str(tmp_path / "summary.md") in out
 
 
-def test_options_reach_the_loader_and_skipped_rows_are_told(run, tmp_path, monkeypatch):
+def test_options_reach_the_loader(run, tmp_path, monkeypatch):
     seen = {}
 
     def load(name, **options):
         seen.update(options)
-        return replace(flights.load(rows=1000), skipped=12)
+        return flights.load(rows=1000)
 
     def draw(names, asked, out, **_):
         seen["asked"] = asked
@@ -70,12 +69,11 @@ def test_options_reach_the_loader_and_skipped_rows_are_told(run, tmp_path, monke
 
     monkeypatch.setattr("tacit.lab.data.load", load)
     monkeypatch.setattr("papers.__main__.make", draw)
-    options = ["--bad", "skip", "--cache", tmp_path / "kept", "--learning-rate", "0.01"]
-    code, out, told = run("004-table-1", *options, "--out", tmp_path / "out")
+    options = ["--cache", tmp_path / "kept", "--learning-rate", "0.01"]
+    code, _, told = run("004-table-1", *options, "--out", tmp_path / "out")
     assert code == 0, told
-    assert (seen["bad"], seen["cache"]) == ("skip", tmp_path / "kept")
+    assert seen["cache"] == tmp_path / "kept"
     assert seen["asked"].as_dict()["learning_rate"] == 0.01
-    assert "12 rows could not be read and were left out." in out
 
 
 @pytest.mark.parametrize("wrong", [["--data", "nothing"], ["--learning-rate", "0"], ["--from", "nothing.parquet"]])

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -137,9 +137,6 @@ class Lab:
     sample: Annotated[
         float | None, option("Use a share of the rows, drawn at random. [default: all]", "SHARE", min=0.0, max=1.0)
     ] = None
-    bad: Annotated[
-        Literal["raise", "skip"], option("Stop at a row that can't be read, or leave it out and count it.")
-    ] = "raise"
     cache: Annotated[
         Path | None, option("Where large data sets are kept once read. [default: beside their files]", "DIR")
     ] = None
@@ -157,7 +154,7 @@ class Lab:
         from tacit.lab.data import load
 
         return load(
-            self.data, folder=self.folder, rows=self.rows, sample=self.sample, bad=self.bad, cache=self.cache,
+            self.data, folder=self.folder, rows=self.rows, sample=self.sample, cache=self.cache,
             progress=lambda done, total: show(f"loading {self.data}", done, total),
         )  # fmt: skip
 

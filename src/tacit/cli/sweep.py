@@ -94,7 +94,7 @@ def choose(
     With --label-limit it is about one exchange instead: no label at all first, then flips at each limit, in so many
     bits a row; of each the test AUC, the bound on a label, and what decoders recover of the features at worst, of
     anything and of a conjunction of columns. Of the other options it takes --data, --folder, --rows, --sample,
-    --seeds, --bad and --cache.
+    --seeds and --cache.
 
     Example: `tacit choose --limit 0.6 --from runs/sweep-flights`
 
@@ -179,15 +179,7 @@ def _title(done: Sweep) -> str:
 
 
 def _about(done: Sweep) -> Mapping[str, Any]:
-    return {"papers": done.metadata.get("papers"), "skipped": done.metadata.get("skipped", 0)}
-
-
-def left_out(rows: int) -> str | None:
-    """A sentence about rows that could not be read; None where there are none."""
-    if not rows:
-        return None
-    many = f"{rows:,} rows could not be read and were" if rows > 1 else "1 row could not be read and was"
-    return f"{many} left out"
+    return {"papers": done.metadata.get("papers")}
 
 
 def _print_points(done: Sweep, found: Sequence[Point], choice: Choice | None = None) -> None:
@@ -231,7 +223,7 @@ def _print_files(done: Sweep, found: Sequence[Point], picture: Path | None, *, q
         why = "to fit into memory" if known.get("machines") is None else f"shared by {known['machines']} workers"
         screen.print(f"Trained in {len(sizes)} waves of {max(sizes)} replicas or fewer, {why}.")
     notes = dict.fromkeys(note for point in found for note in point.notes)
-    for note in [left_out(known.get("skipped", 0)), known.get("papers"), *[*notes][:3]]:
+    for note in [known.get("papers"), *[*notes][:3]]:
         if note and not quiet:
             screen.print(f"Note: {note}.", markup=False, soft_wrap=True)
     drawn = f"Picture: {picture}." if picture else "No picture was drawn: no setting has both a test AUC and a leak."

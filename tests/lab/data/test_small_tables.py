@@ -51,14 +51,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_bad_row_is_named_with_file_and_line_or_skipped_and_counted(made, fault):
+def test_a_bad_row_is_named_with_file_and_line(made, fault):
     name, folder, path = made
     edit(path, 7, FAULTS[fault](name))
-    with pytest.raises(DataError, match=re.escape(f"{path}, line 7") + ".*--bad skip"):
+    with pytest.raises(DataError, match=re.escape(f"{path}, line 7") + ".*correct it"):
         MODULES[name].load(folder)
-    data = MODULES[name].load(folder, bad="skip")
-    assert data.skipped == 1
-    assert len(data.train) + len(data.test) == 399
 
 
 def test_what_is_fitted_depends_on_training_rows_alone(made):

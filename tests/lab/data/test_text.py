@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import re
 
 import polars as pl
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DataError
-from tacit.lab.data.reading import DAY, ROW, WHY, Stored, Text, cast, collected, header, refuse_all
+from tacit.lab.data.reading import DAY, ROW, WHY, Stored, Text, cast, collected, header, refuse_wrong
 
 COLUMNS = {"y": "label", "n": "integer", "c": "hex"}
 GOOD = b"1\t5\tff\n0\t\t\n1\t-7\t0a\n0\t12\tdeadbeef\n"
@@ -25,7 +26,11 @@ def rows(text):
     source = Text(text, tuple(COLUMNS), COLUMNS, "\t", header=False)
     table = collected(source, source.table())
     wrong = table.filter(pl.col(WHY).is_not_null()).select(ROW, WHY)
-    refuse_all(source, len(table), wrong)
+    if len(wrong) in (0, len(table)):
+        refuse_wrong(source, table)
+    else:
+        with pytest.raises(DataError, match=re.escape(f"{source.place(wrong[ROW][0])}: {wrong[WHY][0]}: correct it")):
+            refuse_wrong(source, table)
     return table.filter(pl.col(WHY).is_null()), wrong.rows()
 
 

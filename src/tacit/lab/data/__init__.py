@@ -20,7 +20,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults, check_rows
 from tacit.progress import Count
 
 if TYPE_CHECKING:  # a list of names needs no torch, and a machine for training needs no polars
@@ -94,7 +93,6 @@ def load(
     sample: float | None = None,
     seed: int = 0,
     cache: str | Path | None = None,
-    bad: str = "raise",
     progress: Count | None = None,
 ) -> Data:
     """A data set by its name, encoded for both parties.
@@ -112,18 +110,15 @@ def load(
             these. All of them if None. `fashion` and what is made up have none: say `rows`.
         seed: draws the sample, the test rows, and everything that is made up.
         cache: a folder for what large data sets keep between two runs; one beside their files if None.
-        bad: "raise" stops at the first row that can't be used, with its file and line; "skip" leaves such rows out and
-            counts them.
         progress: told how much is done, of how much, while a large data set is read.
     """
-    Faults(bad)  # a wrong word is told at once, also where no row is read
-    check_rows(rows)
+    if rows is not None and rows < 1:
+        raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
     options = {
         "rows": rows,
         "sample": 1.0 if sample is None else sample,
         "seed": seed,
         "cache": cache,
-        "bad": bad,
         "progress": progress,
     }
     text = str(name)

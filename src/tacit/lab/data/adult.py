@@ -14,8 +14,7 @@ import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
-from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Good, Joint
+from tacit.lab.data.joined import Joint, read, truth
 from tacit.lab.data.reading import Text, found, header
 from tacit.lab.data.rows import Data
 
@@ -51,28 +50,25 @@ _NUMBERS = ("age", "education_years", "capital_gain", "capital_loss", "hours_per
 _REMEDY = "take adult.data and adult.test from archive.ics.uci.edu (data set 2), or an adult.csv with a header"
 
 
-def load(
-    folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0, bad: str = "raise"
-) -> Data:
+def load(folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0) -> Data:
     """All people of the files, those of `adult.data` and `adult.test` together.
 
     Args:
         folder: holds one of `FILES`, or is such a file itself.
     """
-    faults = Faults(bad)
-    joint = Joint(people(folder, faults), EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
-    return joint.data("adult", rows, seed, sample=sample, skipped=faults.skipped)
+    joint = Joint(people(folder), EMPLOYER_INPUTS, TAX_OFFICE_INPUTS, label=LABEL)
+    return joint.data("adult", rows, seed, sample=sample)
 
 
-def people(path: str | Path, faults: Faults | None = None) -> pl.DataFrame:
+def people(path: str | Path) -> pl.DataFrame:
     """All people of a file or folder, in its order, with an `id` for each; a "?" is a missing value."""
-    path, faults = found(Path(path), FILES, f"{_REMEDY}, and pass their folder"), faults or Faults("raise")
+    path = found(Path(path), FILES, f"{_REMEDY}, and pass their folder")
     beside = path.with_name("adult.test")
     files = [path, *([beside] if path.name == "adult.data" and beside.is_file() else [])]
-    return pl.concat([_table(file, faults) for file in files]).with_row_index("id")
+    return pl.concat([_table(file) for file in files]).with_row_index("id")
 
 
-def _table(path: Path, faults: Faults) -> pl.DataFrame:
+def _table(path: Path) -> pl.DataFrame:
     """One file's people. The official files have no header; `adult.test` begins with a remark, and ends its labels with
     a full stop.
     """
@@ -88,8 +84,8 @@ def _table(path: Path, faults: Faults) -> pl.DataFrame:
     wanted = [column for column in _COLUMNS if column not in ("fnlwgt", "income")]
     kinds = {name: "number" if name in _NUMBERS else "category" for name in (*wanted, "income")}
     source = Text(path, names, kinds, header=headed or remark, quoted=headed, remedy=_REMEDY)
-    good = Good.of(source, faults).truth("income", _INCOMES, LABEL)
-    return good.table.select(*wanted, LABEL).with_columns(
+    table = read(source)
+    return table.select(*wanted, truth(source, table, "income", _INCOMES).alias(LABEL)).with_columns(
         pl.col(pl.String).str.strip_chars().replace(["?", ""], None), pl.col(_NUMBERS).cast(pl.Float32)
     )
 

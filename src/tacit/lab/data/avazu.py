@@ -9,7 +9,6 @@ training day by day. The `id` of a row is not used. Both parties see all columns
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from tacit.lab.data.reading import Text, found, header, require
 from tacit.lab.data.rows import Data
@@ -43,7 +42,6 @@ def load(  # the options of a data set, by name
     seed: int = 0,
     min_count: int = 1,
     cache: str | Path | None = None,
-    bad: Literal["raise", "skip"] = "raise",
     progress: Count | None = None,
 ) -> Data:
     """Training and test rows, each sorted by day and otherwise in the file's order, mapped from files.
@@ -59,5 +57,5 @@ def load(  # the options of a data set, by name
     options = Options(rows, sample, test_share, seed, min_count)
     return load_streamed(
         Text(file, names, _KINDS, remedy=_REMEDY), Schema("avazu", "click", CATEGORIES, days=True), options,
-        cache=cache, bad=bad, progress=progress,
+        cache=cache, progress=progress,
     ).shared()  # fmt: skip

@@ -14,8 +14,7 @@ import polars as pl
 
 from tacit.align.tables import Columns
 from tacit.errors import DataError
-from tacit.lab.data.faults import Faults
-from tacit.lab.data.joined import Good, Joint
+from tacit.lab.data.joined import Joint, read, refuse, refuse_twice, truth
 from tacit.lab.data.reading import ROW, Text, header, packed, require
 from tacit.lab.data.rows import Data
 
@@ -32,17 +31,13 @@ _REMEDY = (
 )
 
 
-def load(
-    folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0, bad: str = "raise"
-) -> Data:
+def load(folder: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0) -> Data:
     """The clients that both files have, joined by `id` in the clear.
 
     Args:
         folder: holds both files.
     """
-    faults = Faults(bad)
-    own = _file(Path(folder), GUEST, ("id", "y"), faults)
-    features = _file(Path(folder), HOST, ("id",), faults)
+    own, features = _file(Path(folder), GUEST, ("id", "y")), _file(Path(folder), HOST, ("id",))
     table = features.join(own, on="id", how="inner", maintain_order="left")
     if not len(table):
         raise DataError(f"{GUEST} and {HOST} in {folder} have no id in common: {_REMEDY}")
@@ -50,10 +45,10 @@ def load(
         Columns(numeric=tuple(name for name in table.columns if name.startswith(party)))
         for party in ("host_", "guest_")
     )
-    return Joint(table, host, guest, label=_LABEL).data("credit", rows, seed, sample=sample, skipped=faults.skipped)
+    return Joint(table, host, guest, label=_LABEL).data("credit", rows, seed, sample=sample)
 
 
-def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> pl.DataFrame:
+def _file(folder: Path, name: str, wanted: tuple[str, ...]) -> pl.DataFrame:
     """A party's clients: their ids, labels and numbers, whose names begin with the party's."""
     path = packed(folder / name)
     if path is None:
@@ -63,9 +58,10 @@ def _file(folder: Path, name: str, wanted: tuple[str, ...], faults: Faults) -> p
     numbers = [column for column in names if column not in wanted]
     kinds = {"id": "integer", "y": "category"} | dict.fromkeys(numbers, "number")
     source = Text(path, names, {column: kinds[column] for column in names}, quoted=True, remedy=_REMEDY)
-    good = Good.of(source, faults)
-    good = good.without(good.table["id"].is_null(), "id", "and must not be").unique("id")
+    table = read(source)
+    refuse(source, table, table["id"].is_null(), "id", "and must not be")
+    refuse_twice(source, table, "id")
     if "y" in wanted:
-        good = good.truth("y", {"1": True, "0": False}, _LABEL)
+        table = table.with_columns(truth(source, table, "y", {"1": True, "0": False}).alias(_LABEL))
     party = "guest" if name == GUEST else "host"
-    return good.table.drop(ROW, "y", strict=False).rename({column: f"{party}_{column}" for column in numbers})
+    return table.drop(ROW, "y", strict=False).rename({column: f"{party}_{column}" for column in numbers})

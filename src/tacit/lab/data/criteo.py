@@ -13,7 +13,6 @@ its wide part. That is no two companies' case, but what the papers measured (Li 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from tacit.lab.data.reading import Text, found
 from tacit.lab.data.rows import Data
@@ -43,7 +42,6 @@ def load(  # the options of a data set, by name
     seed: int = 0,
     min_count: int = 1,
     cache: str | Path | None = None,
-    bad: Literal["raise", "skip"] = "raise",
     progress: Count | None = None,
 ) -> Data:
     """Training and test rows, mapped from files; memory grows with the different categories, not with the rows.
@@ -58,5 +56,5 @@ def load(  # the options of a data set, by name
     source = Text(file, tuple(_KINDS), _KINDS, "\t", header=False, remedy=_REMEDY)
     return load_streamed(
         source, Schema("criteo", "label", CATEGORIES, NUMBERS), options,
-        cache=cache, bad=bad, progress=progress,
+        cache=cache, progress=progress,
     ).shared()  # fmt: skip

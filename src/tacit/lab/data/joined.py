@@ -17,49 +17,38 @@ from polars import selectors
 from tacit.align.batches import scramble
 from tacit.align.tables import Columns, Encoder
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults, limited
-from tacit.lab.data.reading import DAY, ROW, WHY, Text, collected, refuse_all
-from tacit.lab.data.rows import Data, Rows, Table
+from tacit.lab.data.reading import CORRECT, DAY, ROW, WHY, Text, collected, refuse_wrong
+from tacit.lab.data.rows import Data, Rows, Table, limited
 
 TEST_SHARE = 0.2
 """Of the rows, for testing: the papers' share."""
 
 
-@dataclass(frozen=True)
-class Good:
-    """The rows of a text file that are good so far; each method leaves out some more, as faults."""
+def read(source: Text) -> pl.DataFrame:
+    """All rows of a text file; the first one that can't be used is refused with its line."""
+    table = collected(source, source.table())
+    refuse_wrong(source, table)
+    return table.drop(WHY)
 
-    source: Text
-    table: pl.DataFrame
-    faults: Faults
 
-    @classmethod
-    def of(cls, source: Text, faults: Faults) -> Good:
-        """The rows that can be read."""
-        table = collected(source, source.table())
-        wrong = table.filter(pl.col(WHY).is_not_null()).select(ROW, WHY)
-        refuse_all(source, len(table), wrong)
-        for row, why in wrong.iter_rows():
-            faults.meet(f"{source.place(row)}: {why}")
-        return cls(source, table.filter(pl.col(WHY).is_null()).drop(WHY), faults)
+def refuse(source: Text, table: pl.DataFrame, wrong: pl.Series, column: str, what: str) -> None:
+    """Refuse the first of these wrong rows with its line and its value in a column."""
+    for row, value in table.filter(wrong).select(ROW, column).iter_rows():
+        shown = "empty" if value is None else repr(value)
+        raise DataError(f"{source.place(row)}: {column} is {shown}, {what}{CORRECT}")
 
-    def without(self, wrong: pl.Series, column: str, what: str) -> Good:
-        """All rows but the wrong ones."""
-        for row, value in self.table.filter(wrong).select(ROW, column).iter_rows():
-            shown = "empty" if value is None else repr(value)
-            self.faults.meet(f"{self.source.place(row)}: {column} is {shown}, {what}")
-        return replace(self, table=self.table.filter(~wrong))
 
-    def unique(self, column: str) -> Good:
-        """Rows whose value in this column was in no row before."""
-        return self.without(~self.table[column].is_first_distinct(), column, "there already, further up")
+def refuse_twice(source: Text, table: pl.DataFrame, column: str) -> None:
+    """Refuse a row whose value in this column was in a row before."""
+    refuse(source, table, ~table[column].is_first_distinct(), column, "there already, further up")
 
-    def truth(self, column: str, meanings: Mapping[str, bool], name: str) -> Good:
-        """A column of two words as a column of truth values with that name."""
-        words = self.table[column].str.strip_chars()
-        values = words.replace_strict(meanings, default=None, return_dtype=pl.Boolean).alias(name)
-        known = replace(self, table=self.table.with_columns(values))
-        return known.without(values.is_null(), column, "neither " + " nor ".join(map(repr, meanings)))
+
+def truth(source: Text, table: pl.DataFrame, column: str, meanings: Mapping[str, bool]) -> pl.Series:
+    """A column of two words as truth values."""
+    words = table[column].str.strip_chars()
+    values = words.replace_strict(meanings, default=None, return_dtype=pl.Boolean)
+    refuse(source, table, values.is_null(), column, "neither " + " nor ".join(map(repr, meanings)))
+    return values
 
 
 @dataclass(frozen=True)
@@ -91,7 +80,7 @@ class Joint:
             )
         return table, train, test
 
-    def data(self, name: str, rows: int | None, seed: int, *, sample: float = 1.0, skipped: int = 0) -> Data:
+    def data(self, name: str, rows: int | None, seed: int, *, sample: float = 1.0) -> Data:
         """Training and test rows of both parties as a data set of the lab.
 
         Where the table has days, the rows of each part are sorted by them, and by their id within a day.
@@ -107,7 +96,7 @@ class Joint:
         inputs = Table(mine.cardinalities, mine.numeric.shape[1])
         if own is not None:
             inputs = replace(inputs, own_cardinalities=own.cardinalities, own_numeric=own.numeric.shape[1])
-        return Data(name, whole[torch.from_numpy(train)], whole[torch.from_numpy(test)], inputs, skipped)
+        return Data(name, whole[torch.from_numpy(train)], whole[torch.from_numpy(test)], inputs)
 
 
 def framed(

@@ -82,7 +82,6 @@ def load(
     sample: float = 1.0,
     seed: int = 0,
     cache: str | Path | None = None,
-    bad: Literal["raise", "skip"] = "raise",
     progress: Count | None = None,
 ) -> Data:
     """Training and test rows of your own files, mapped from files like those of Criteo.
@@ -98,7 +97,7 @@ def load(
     )  # fmt: skip
     source = _source(folder / asked.file, asked, where)
     options = Options(rows, sample, asked.test_share, seed, asked.min_count, asked.scaling)
-    return load_streamed(source, schema, options, cache=cache, bad=bad, progress=progress)
+    return load_streamed(source, schema, options, cache=cache, progress=progress)
 
 
 def _source(path: Path, asked: Description, where: str) -> reading.Source:

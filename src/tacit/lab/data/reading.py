@@ -30,6 +30,9 @@ DAY = "tacit day"
 WHY = "tacit why"
 """The column that says what is wrong with a row; null where nothing is."""
 
+CORRECT = ": correct it, or take it out"
+"""What to do about a row that can't be used."""
+
 _OURS = "tacit "  # what names of columns begin with that are not the file's
 _FIELDS = "fields of the line"  # how many there are; 0 where its quotes do not close
 _SHOWN = 40  # characters of a value in an error
@@ -250,20 +253,16 @@ def collected(source: Source, table: pl.LazyFrame) -> pl.DataFrame:
         raise unreadable(source, error) from None
 
 
-def refuse_all(source: Source, rows: int, wrong: pl.DataFrame) -> None:
-    """Refuse a file without rows, or of whose rows none can be used: it is another file than was meant.
-
-    Args:
-        source: the file.
-        rows: how many were looked at.
-        wrong: the columns `ROW` and `WHY` of those that can't be used.
-    """
-    if not rows:
+def refuse_wrong(source: Source, table: pl.DataFrame) -> None:
+    """Refuse a file without rows, and the first row that can't be used, by the columns `ROW` and `WHY`."""
+    if not len(table):
         head = " but for its header" if isinstance(source, Text) and source.header else ""
         raise DataError(f"{source.path} is empty{head}: {source.remedy}")
-    if len(wrong) == rows:
+    wrong = table.select(ROW, WHY).filter(pl.col(WHY).is_not_null())
+    if len(wrong):
         row, why = wrong.row(0)
-        raise DataError(f"{source.place(row)}: {why}, and no line near it is better: {source.remedy}")
+        remedy = f", and no line near it is better: {source.remedy}" if len(wrong) == len(table) else CORRECT
+        raise DataError(f"{source.place(row)}: {why}{remedy}")
 
 
 def unreadable(source: Source, error: Exception) -> DataError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tacit.errors import DataError
+from tacit.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,7 +86,6 @@ class Data:
     train: Rows  # the training rows
     test: Rows  # the test rows
     inputs: Table | Pictures  # what a network must be built for
-    skipped: int = 0  # rows of the source that could not be read and were left out
 
     @classmethod
     def from_frames(
@@ -143,3 +142,17 @@ class Data:
         codes, numbers = self.inputs.cardinalities, self.inputs.numeric
         train, test = (replace(rows, own=rows.features) for rows in (self.train, self.test))
         return replace(self, train=train, test=test, inputs=Table(codes, numbers, codes, numbers))
+
+
+def limited(count: int, rows: int | None, sample: float) -> int:
+    """How many of so many rows are used: a share of them, and no more than were asked for.
+
+    >>> limited(1000, None, 0.1), limited(1000, 50, 0.1), limited(1000, 500, 1.0)
+    (100, 50, 500)
+    """
+    if rows is not None and rows < 1:
+        raise UsageError(f"rows is {rows}: choose a number of rows from 1 on, or leave it out for all")
+    if not 0 < sample <= 1:
+        raise UsageError(f"sample is {sample}: give a share of the rows above 0 and at most 1")
+    share = round(sample * count)
+    return share if rows is None else min(rows, share)

@@ -32,12 +32,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.disk import known_json, replaced, storing, write_json
+from tacit.disk import replaced, storing
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults, limited
-from tacit.lab.data.joined import TEST_SHARE, Good
-from tacit.lab.data.reading import Text, header, require
-from tacit.lab.data.rows import Data, Pictures, Rows
+from tacit.lab.data.joined import TEST_SHARE, read, refuse, refuse_twice, truth
+from tacit.lab.data.reading import CORRECT, Text, header, require
+from tacit.lab.data.rows import Data, Pictures, Rows, limited
 from tacit.progress import Count
 
 SIZE = 84
@@ -87,7 +86,6 @@ def load(
     sample: float = 1.0,
     seed: int = 0,
     cache: str | Path | None = None,
-    bad: str = "raise",
     progress: Count | None = None,
 ) -> Data:
     """The pictures, decoded once into the cache and mapped from there; their name is that of the collection found.
@@ -96,29 +94,20 @@ def load(
         folder: holds one of the two collections.
     """
     limited(0, rows, sample)  # a wrong number is told before anything is read
-    faults, place = Faults(bad), Path(folder)
-    kind, table, album = _found(place, faults)
+    place = Path(folder)
+    kind, table, album = _found(place)
     chosen = _chosen(table, rows, sample, seed)
     for_test = _scramble(chosen[_GROUP], seed) < TEST_SHARE
     chosen = pl.concat([chosen.filter(~for_test), chosen.filter(for_test)])
-    names, tests = chosen[_NAME].to_list(), set(chosen[_NAME].tail(int(for_test.sum())))
-    cached = place.with_name(f"{place.name}.tacit") if cache is None else Path(cache)
-    kept, pixels = decoded(album, names, cached, faults, progress or (lambda done, total: None))
-    chosen = chosen.filter(pl.col(_NAME).is_in(kept))
-    test = chosen.filter(pl.col(_NAME).is_in(tests))
-    train = len(chosen) - len(test)
-    if not train or not len(test):
+    train = len(chosen) - int(for_test.sum())
+    if train in (0, len(chosen)):
         raise DataError(
-            f"{len(chosen)} pictures leave {train} for training and {len(test)} for testing: use more pictures"
+            f"{len(chosen)} pictures leave {train} for training and {len(chosen) - train} for testing: use more of them"
         )
-    labels = torch.tensor(chosen[_LABEL].to_list(), dtype=torch.float32)
-    return Data(
-        name=kind.data,
-        train=Rows((pixels[:train],), (), labels[:train]),
-        test=Rows((pixels[train:],), (), labels[train:]),
-        inputs=Pictures(3, SIZE),
-        skipped=faults.skipped,
-    )
+    cached = place.with_name(f"{place.name}.tacit") if cache is None else Path(cache)
+    pixels = decoded(album, chosen[_NAME].to_list(), cached, progress or (lambda done, total: None))
+    rows_of = Rows((pixels,), (), torch.tensor(chosen[_LABEL].to_list(), dtype=torch.float32))
+    return Data(kind.data, rows_of[:train], rows_of[train:], Pictures(3, SIZE))
 
 
 def made_up(rows: int, seed: int) -> Data:
@@ -144,7 +133,7 @@ def _lesion(positive: bool, draw: np.random.Generator) -> NDArray[np.uint8]:
     return np.asarray(picture.clip(0, 255).astype(np.uint8))
 
 
-def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
+def _found(place: Path) -> tuple[_Kind, pl.DataFrame, Album]:
     """Which collection it is, its pictures, and the rows that can be used: a picture that is there and was in no row
     before, a patient, and a label.
     """
@@ -155,12 +144,12 @@ def _found(place: Path, faults: Faults) -> tuple[_Kind, pl.DataFrame, Album]:
     file, kinds = place / kind.file, {kind.name: "key", kind.group: "key", kind.label: "category"}
     names = header(file, ",", _REMEDY)
     require(file, names, list(kinds), _REMEDY)
-    good = Good.of(Text(file, names, kinds, quoted=True, remedy=_REMEDY), faults)
-    good = good.unique(kind.name).truth(kind.label, kind.meanings, _LABEL)
-    there = good.table[kind.name].is_in(list(album.paths))
-    table = good.without(~there, kind.name, f"a picture that is not in {album.place}").table
-    if not len(table):
-        raise DataError(f"{file} names no picture that could be used: {_REMEDY}")
+    source = Text(file, names, kinds, quoted=True, remedy=_REMEDY)
+    table = read(source)
+    refuse_twice(source, table, kind.name)
+    table = table.with_columns(truth(source, table, kind.label, kind.meanings).alias(_LABEL))
+    there = table[kind.name].is_in(list(album.paths))
+    refuse(source, table, ~there, kind.name, f"a picture that is not in {album.place}")
     return kind, table.select(pl.col(kind.name).alias(_NAME), pl.col(kind.group).alias(_GROUP), _LABEL), album
 
 
@@ -204,46 +193,29 @@ class Album:
         self.digest = known.hexdigest()  # changes when a picture does, as far as sizes and times tell
 
 
-def decoded(
-    album: Album, names: Sequence[str], folder: Path, faults: Faults, report: Count
-) -> tuple[list[str], Tensor]:
-    """Those pictures that can be decoded, and their pixels, from the file that an earlier call made or anew.
-
-    Returns:
-        Their names, and the pictures in the same order, mapped.  (names, 3, SIZE, SIZE) uint8
-    """
+def decoded(album: Album, names: Sequence[str], folder: Path, report: Count) -> Tensor:
+    """These pictures, mapped from the file that an earlier call made or anew.  (names, 3, SIZE, SIZE) uint8"""
     pillow()  # is there, or it is said what to install
-    about = json.dumps([SIZE, album.digest, faults.bad, list(names)])
+    about = json.dumps([SIZE, album.digest, list(names)])
     pixels = folder / f"pictures-{hashlib.sha256(about.encode()).hexdigest()[:20]}.bytes"
-    kept = pixels.with_suffix(".json")  # the names, written last
-    good: list[str] = (known_json(kept) if pixels.exists() else None) or []
-    if good and pixels.stat().st_size == 3 * SIZE * SIZE * len(good):
-        faults.skipped += len(names) - len(good)
-        report(len(names), len(names))
-    else:
-        good.clear()
+
+    def write(file: IO[bytes]) -> None:
+        report(0, len(names))
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for start in range(0, len(names), CHUNK):
+                chunk = names[start : start + CHUNK]
+                for name, found in zip(chunk, pool.map(lambda n: _one(album.paths[n]), chunk), strict=True):
+                    if isinstance(found, Exception):
+                        raise DataError(f"the picture {name} in {album.place} can't be decoded ({found}){CORRECT}")
+                    file.write(found)
+                report(start + len(chunk), len(names))
+
+    if not pixels.exists() or pixels.stat().st_size != 3 * SIZE * SIZE * len(names):
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-
-        def write(file: IO[bytes]) -> None:
-            report(0, len(names))
-            with ThreadPoolExecutor(_THREADS) as pool:
-                for start in range(0, len(names), CHUNK):
-                    chunk = names[start : start + CHUNK]
-                    for name, found in zip(chunk, pool.map(lambda n: _one(album.paths[n]), chunk), strict=True):
-                        if isinstance(found, Exception):
-                            faults.meet(f"the picture {name} in {album.place} can't be decoded ({found})")
-                        else:
-                            file.write(found)
-                            good.append(name)
-                    report(start + len(chunk), len(names))
-
         replaced(pixels, write)
-        write_json(kept, good)
-    if not good:
-        raise DataError(f"none of {len(names)} pictures in {album.place} can be decoded: get them anew")
     # Each page is this process's own once it is written to: torch wants tensors that could be.
-    return good, torch.from_numpy(np.memmap(pixels, np.uint8, "c", shape=(len(good), 3, SIZE, SIZE)))
+    return torch.from_numpy(np.memmap(pixels, np.uint8, "c", shape=(len(names), 3, SIZE, SIZE)))
 
 
 def _one(path: str) -> bytes | Exception:

@@ -24,15 +24,14 @@ from tacit.align.batches import scramble
 from tacit.align.cache import busy
 from tacit.disk import known_json, write_json
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.faults import Faults, cured
-from tacit.lab.data.reading import DAY, ROW, WHY, Source, collected, refuse_all, unreadable
+from tacit.lab.data.reading import DAY, ROW, WHY, Source, collected, refuse_wrong, unreadable
 from tacit.lab.data.rows import Data, Rows, Table
 from tacit.made_once import made_once
 from tacit.progress import Count
 
-_FORMAT = 4  # of all files; another one is made anew
+_FORMAT = 5  # of all files; another one is made anew
 _ABOUT = "about.json"
-_LOOKED_AT = 1000  # rows, of which one at least must be right
+_LOOKED_AT = 1000  # rows that are looked at before the others are read
 
 TEST = "tacit test"
 """The column that says whether a row is for testing."""
@@ -101,25 +100,23 @@ def load(
     options: Options,
     *,
     cache: str | Path | None = None,
-    bad: str = "raise",
     progress: Count | None = None,
 ) -> Data:
     """Training and test rows of a source, from the cache or made there."""
-    Faults(bad)  # a wrong word is told at once
     about = {key: value for key, value in asdict(schema).items() if key != "name"}
     facts = {"format": _FORMAT, "source": source.facts(), "schema": about, "options": asdict(options)}
     facts = json.loads(json.dumps(facts))
     name = f"encoded-{hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]}"
     folder = cache_folder(source.path, cache)
-    making = _Making(source, schema, options, bad, facts, progress or (lambda done, total: None))
+    making = _Making(source, schema, options, facts, progress or (lambda done, total: None))
     with busy(folder):
         _clear(folder, facts["source"])
         encoded = made_once(folder, name, making.write)
         try:
-            return _opened(encoded, source, schema, bad)
+            return _opened(encoded, schema)
         except (OSError, ValueError, KeyError):  # cut short, or not ours
             shutil.rmtree(encoded)
-        return _opened(made_once(folder, name, making.write), source, schema, bad)
+        return _opened(made_once(folder, name, making.write), schema)
 
 
 def _clear(folder: Path, source: object) -> None:
@@ -129,12 +126,9 @@ def _clear(folder: Path, source: object) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _opened(encoded: Path, source: Source, schema: Schema, bad: str) -> Data:
+def _opened(encoded: Path, schema: Schema) -> Data:
     """The data set, parted between the parties and into training and test rows; all of it stays mapped."""
     about = json.loads((encoded / _ABOUT).read_bytes())
-    if about["first_bad"] is not None and bad == "raise":
-        row, why = about["first_bad"]
-        raise DataError(cured(f"{source.place(row)}: {why}"))
 
     def mapped(name: str) -> Tensor:  # a page is this process's own once it is written to: torch wants that it could be
         return torch.from_numpy(np.load(encoded / f"{name}.npy", mmap_mode="c"))
@@ -145,7 +139,7 @@ def _opened(encoded: Path, source: Source, schema: Schema, bad: str) -> Data:
     own = (codes[:, wide:], numbers[:, many:]) if schema.own_categorical or schema.own_numeric else ()
     days = mapped("days") if schema.days else None
     rows, train = Rows((codes[:, :wide], numbers[:, :many]), own, mapped("labels"), days), about["train"]
-    return Data(schema.name, rows[:train], rows[train:], inputs, about["skipped"])
+    return Data(schema.name, rows[:train], rows[train:], inputs)
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -158,7 +152,6 @@ class _Making:
     source: Source
     schema: Schema
     options: Options
-    bad: str
     facts: dict[str, Any]
     progress: Count
 
@@ -171,9 +164,9 @@ class _Making:
         categorical, numeric = (*schema.categorical, *schema.own_categorical), (*schema.numeric, *schema.own_numeric)
         steps = 2 * (len(categorical) + len(numeric))
         try:
-            skipped, first_bad = self._cast(file)
-            table = pl.scan_parquet(file, glob=False).filter(pl.col(WHY).is_null())
-            place, train = self._places(table, skipped)
+            self._cast(file)
+            table = pl.scan_parquet(file, glob=False)
+            place, train = self._places(table)
             learning, sizes = table.filter(~pl.col(TEST)), list[int]()
 
             def new(name: str, dtype: str, *width: int) -> NDArray[Any]:
@@ -194,14 +187,14 @@ class _Making:
                 new("days", "int64")[place] = self._column(table.select(pl.col(DAY) - pl.col(DAY).min()))
         finally:
             file.unlink(missing_ok=True)
-        about = {"facts": self.facts, "cardinalities": sizes, "train": train}
-        write_json(folder / _ABOUT, about | {"skipped": skipped, "first_bad": first_bad})
+        write_json(folder / _ABOUT, {"facts": self.facts, "cardinalities": sizes, "train": train})
         self.progress(steps, steps)
 
-    def _cast(self, file: Path) -> tuple[int, tuple[int, str] | None]:
-        """Write the rows that are used into a Parquet file; how many of them are wrong, and the first one."""
+    def _cast(self, file: Path) -> None:
+        """Write the rows that are used into a Parquet file."""
         before, table = self.source.facts(), self.source.table(self.options.used)
-        self._check(collected(self.source, table.head(_LOOKED_AT)))  # a wrong file is told before hours of reading
+        # A wrong file is told before hours of reading.
+        refuse_wrong(self.source, collected(self.source, table.head(_LOOKED_AT)))
         try:
             table.sink_parquet(file, compression="zstd", compression_level=1)
         except (OSError, pl.exceptions.PolarsError) as error:
@@ -210,28 +203,17 @@ class _Making:
             raise DataError(
                 f"{self.source.path} was changed while it was read: wait until it is whole, and start again"
             )
-        reasons = collected(self.source, pl.scan_parquet(file, glob=False).select(ROW, WHY))
-        self._check(reasons)
-        wrong = reasons.filter(pl.col(WHY).is_not_null())
-        return len(wrong), wrong.row(0) if len(wrong) else None
+        refuse_wrong(self.source, collected(self.source, pl.scan_parquet(file, glob=False).select(ROW, WHY)))
 
-    def _check(self, table: pl.DataFrame) -> None:
-        """Refuse a table of which no row can be used, and one with a wrong row unless these are skipped."""
-        wrong = table.select(ROW, WHY).filter(pl.col(WHY).is_not_null())
-        refuse_all(self.source, len(table), wrong)
-        if len(wrong) and self.bad == "raise":
-            row, why = wrong.row(0)
-            raise DataError(cured(f"{self.source.place(row)}: {why}"))
-
-    def _places(self, table: pl.LazyFrame, skipped: int) -> tuple[NDArray[np.int64], int]:
+    def _places(self, table: pl.LazyFrame) -> tuple[NDArray[np.int64], int]:
         """For each row its place among all, those for training first, and how many these are."""
         sides = collected(self.source, table.select(TEST, *([DAY] if self.schema.days else [])))
         tests = sides[TEST].to_numpy()
         train = len(tests) - int(tests.sum())
         if train in (0, len(tests)):
             raise DataError(
-                f"{self.source.path} leaves no row for training or none for testing ({len(tests)} rows are used, "
-                f"{skipped} were skipped): use more rows, a larger sample or another test_share"
+                f"{self.source.path} leaves no row for training or none for testing ({len(tests)} rows are "
+                f"used): use more rows, a larger sample or another test_share"
             )
         order = np.lexsort((sides[DAY].to_numpy(), tests)) if self.schema.days else np.argsort(tests, kind="stable")
         place = np.empty(len(order), np.int64)

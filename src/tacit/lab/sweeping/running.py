@@ -102,7 +102,7 @@ def _swept(
     here = torch.cuda.get_device_name(recipe.device) if cuda else f"CPU, {torch.get_num_threads()} threads"
     return store.finish(
         {
-            "data": data.name, "skipped": data.skipped, "share": data.share,
+            "data": data.name, "share": data.share,
             "papers": shortened(recipe), "waves": [len(wave) for wave in waves],
             "seconds": time.perf_counter() - start, "machines": machines.workers if machines else None,
             "versions": {"tacit": __version__, "torch": torch.__version__},
