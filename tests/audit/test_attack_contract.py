@@ -89,14 +89,14 @@ def test_its_name_is_its_files(name):
 @every
 def test_a_whole_answer_from_the_noise_alone(name, scene):
     s = small(scene)
-    before = [m.payload.clone() for m in s.view.messages], s.view.rows.clone(), s.known.labels.clone()
+    before = {kind: x.clone() for kind, x in s.view.crossed.items()}, s.view.rows.clone(), s.known.labels.clone()
     state = torch.random.get_rng_state()
     guess = guessed(name, s.view, s.known)
     again = guessed(name, s.view, s.known)
     assert_whole(guess, s.view)
     assert torch.equal(guess.score, again.score)
     assert torch.equal(torch.random.get_rng_state(), state), "the global generator was touched"
-    assert all(torch.equal(m.payload, b) for m, b in zip(s.view.messages, before[0], strict=True))
+    assert all(torch.equal(s.view.crossed[kind], x) for kind, x in before[0].items())
     assert torch.equal(s.view.rows, before[1])
     assert torch.equal(s.known.labels, before[2])
 

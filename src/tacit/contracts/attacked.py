@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from tacit.contracts.sent import Message, Noise
+from tacit.contracts.sent import Noise
 
 
 def _stacked(name: str, value: Tensor, like: tuple[int, int] | None = None) -> None:
@@ -38,14 +37,16 @@ class View:
 
     Attributes:
         role: whose eyes these are, "features" or "label".
-        messages: what this party sent and received, in order; all batches are of one size.
-        own: what it knows without any message, one tensor for each step, stacked: "rows" are the ids of the examples
-            (steps, batch), and "embedding" a feature party's embeddings before it protected them.
+        rows: ids of the examples in each batch, which are all of one size.  (steps, batch)
+        crossed: the messages of each kind, "gradient" and "embedding", as they crossed the wire, stacked and flattened.
+            (steps, batch, width)
+        before: a feature party's embeddings before it protected them, likewise; None where none are noted.
     """
 
     role: str
-    messages: Sequence[Message]
-    own: Mapping[str, Tensor]
+    rows: Tensor
+    crossed: Mapping[str, Tensor]
+    before: Tensor | None = None
 
     @classmethod
     def of(
@@ -71,7 +72,6 @@ class View:
         for name, value in (("embedding", embedding), ("own_embedding", own_embedding)):
             if value is not None:
                 _stacked(name, value, (steps, batch))
-        before = {} if own_embedding is None else {"embedding": own_embedding}
         if rows is None:
             rows = torch.arange(steps * batch, device=gradient.device).reshape(steps, batch)
         elif not isinstance(rows, Tensor) or rows.is_floating_point():
@@ -82,9 +82,9 @@ class View:
                 f"View.of: rows are {tuple(rows.shape)} for a gradient of {steps} steps of {batch} rows: pass one id "
                 f"for each row, {(steps, batch)}"
             )
-        sent = [] if embedding is None else [Message(i, "embedding", z, b"") for i, z in enumerate(embedding)]
-        received = [Message(i, "gradient", g, b"") for i, g in enumerate(gradient)]
-        return cls(role, [*sent, *received], {"rows": rows, **before})
+        crossed = {"gradient": gradient} | ({} if embedding is None else {"embedding": embedding})
+        flat = {kind: stacked.flatten(start_dim=2) for kind, stacked in crossed.items()}
+        return cls(role, rows, flat, None if own_embedding is None else own_embedding.flatten(start_dim=2))
 
     @classmethod
     def of_embeddings(cls, embedding: Tensor, *, rows: Tensor | None = None, role: str = "label") -> View:
@@ -95,22 +95,17 @@ class View:
         """
         _stacked("embedding", embedding)
         view = cls.of(embedding, rows=rows, role=role)
-        return cls(role, [Message(m.step, "embedding", m.payload, m.rows) for m in view.messages], view.own)
+        return cls(role, view.rows, {"embedding": view.gradient})
 
     @property
-    def rows(self) -> Tensor:
-        """Ids of the examples in each batch.  (steps, batch)"""
-        return self.own["rows"]
-
-    @cached_property
     def gradient(self) -> Tensor:
         """The gradient of each step as it crossed the wire, flattened.  (steps, batch, width)"""
-        return self._stack("gradient")
+        return self._of("gradient")
 
-    @cached_property
+    @property
     def embedding(self) -> Tensor:
         """The embedding of each step as it crossed the wire, flattened.  (steps, batch, width)"""
-        return self._stack("embedding")
+        return self._of("embedding")
 
     @property
     def own_embedding(self) -> Tensor:
@@ -118,13 +113,12 @@ class View:
 
         (steps, batch, width)
         """
-        return self.own["embedding"].flatten(start_dim=2) if "embedding" in self.own else self.embedding
+        return self.embedding if self.before is None else self.before
 
-    def _stack(self, kind: str) -> Tensor:
-        payloads = [m.payload for m in self.messages if m.kind == kind]
-        if not payloads:
+    def _of(self, kind: str) -> Tensor:
+        if kind not in self.crossed:
             raise KeyError(f"the transcript holds no {kind}: record it, or leave out the attacks that need it")
-        return torch.stack(payloads).flatten(start_dim=2)
+        return self.crossed[kind]
 
 
 @dataclass(frozen=True)

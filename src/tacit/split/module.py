@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from tacit.contracts import EmbeddingProtection, Message, Noise, Protection, StepNoise, View, noise_source
+from tacit.contracts import EmbeddingProtection, Message, Noise, Protection, StepNoise, noise_source
 from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.split.checkpoint import flatten, rebuild
 from tacit.split.record import Recorder
@@ -144,8 +145,7 @@ class Cut(nn.Module):
         ids, rows = found.view.rows.unique(return_inverse=True)
         truth = torch.zeros(len(ids), dtype=found.labels.dtype, device=rows.device)
         truth[rows] = found.labels
-        view = View(found.view.role, found.view.messages, {**found.view.own, "rows": rows})
-        return {"view": view, "truth": truth, "clean": found.clean}
+        return {"view": replace(found.view, rows=rows), "truth": truth, "clean": found.clean}
 
     def get_extra_state(self) -> dict[str, Any]:
         """What is needed to go on, in plain values and tensors; see `nn.Module.state_dict`."""

@@ -58,7 +58,7 @@ def on_means(attack: Attack, view: View, visits: Visits, known: Known, noise: No
     told = visits.mean(weight * views.scaled(received))
     gradient = (told / visits.mean(weight.expand(*view.rows.shape, 1)))[None]
     embedding = None
-    if any(message.kind == "embedding" for message in view.messages):
+    if "embedding" in view.crossed:
         embedding = visits.mean(views.embedding(view, attack.name))[None]
     one = View.of(gradient, rows=visits.ids[None], embedding=embedding, role=view.role)
     if known.positive_gradient is not None:

@@ -50,8 +50,7 @@ def accumulated(attack: Attack | str = "residual", how: How = "mean") -> Attack:
             if not bool(counted.any()):
                 raise UsageError(f"{name!r} needs examples that came twice, but every row id came once")
             around = visits.spread(views.scaled(views.gradient(view)))
-            other = View.of(around, rows=view.rows, role=view.role)
-            view = View(view.role, [*(m for m in view.messages if m.kind != "gradient"), *other.messages], other.own)
+            view = View(view.role, view.rows, {**view.crossed, "gradient": around})
         each = single(view, known, noise)
         counted = counted if each.counted is None else counted & each.counted
         score, seen = visits.summed(each.score, counted)

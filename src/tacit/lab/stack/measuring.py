@@ -44,15 +44,6 @@ def named(text: str) -> Attack:
     return built
 
 
-class _Received(View):
-    """A view of gradients that are stacked already: there are no messages to put together again, batch by batch."""
-
-    @property
-    def gradient(self) -> Tensor:
-        """What was received, for each replica in the place of a step.  (replicas, batch, width)"""
-        return self.own["gradient"]
-
-
 class Measure:
     """Runs attacks out of `CHEAP` on what each replica received, where attackers know the labels of `granted` rows.
 
@@ -120,7 +111,7 @@ class Measure:
 def _guesses(
     rows: Tensor, gradient: Tensor, known: Known, attacks: Sequence[Attack], noise: torch.Generator
 ) -> list[tuple[Tensor, Tensor | None]]:
-    view = _Received("features", (), {"rows": rows, "gradient": gradient})
+    view = View("features", rows, {"gradient": gradient})
     return [(guess.score.double(), guess.counted) for guess in (one(view, known, noise) for one in attacks)]
 
 
