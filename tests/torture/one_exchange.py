@@ -68,7 +68,7 @@ training = {{ threads = 1, seed = 7 }}
 _ROLES = {
     LABEL: ('role = "label"\nlimit = 0.7\nnetwork.listen = "127.0.0.1:1"', 'label = "late", numeric = ["distance"]'),
     FEATURES: (
-        'role = "features"\nnetwork.connect = "127.0.0.1:1"\nlearn = { learner = "linear", noise = 0.1 }',
+        'role = "features"\nnetwork.connect = "127.0.0.1:1"\nlearn = { learner = "linear" }',
         'categorical = ["gate"], numeric = ["wind", "rain", "cloud"]',
     ),
 }
