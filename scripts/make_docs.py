@@ -142,7 +142,7 @@ Everything is learnt from the training rows alone.
 training row: 0 | mean 0, variance 1; missing: the mean, and in some columns a flag beside it |
 | `criteo`, `avazu` | by a hash of row number and seed | codes by falling frequency; missing: 1; in no training row, \
 or in fewer than `min_count`: 0 | [0, 1] by the training rows' range, moved to the border outside of it; missing: 0 |
-| your own files | likewise | likewise | mean 0, variance 1, missing: the mean; or as for `criteo` |
+| your own files | by a hash of row number and seed | as for `flights` | as for `flights`, without flags |
 | `isic`, `fashion` | by a hash of patient or lesion; as the authors divide it | | pixels stay bytes, and become \
 numbers from 0 to 1 batch by batch |
 
@@ -150,7 +150,7 @@ Most loaders share these arguments:
 
 - `rows` (`--rows`) takes a part of the data set, training and test rows together. Data sets that are read whole
   (`adult`, `credit`, `flights`, `isic`) draw that many rows at random, by a hash of id (or picture) and seed.
-  Data sets that are streamed (`criteo`, `avazu`, your own files) take the *first* rows of the file and never read the
+  Data sets that are streamed (`criteo`, `avazu`) take the *first* rows of the file and never read the
   rest; `fashion` takes the first of each of its files. A sorted file gives its beginning alone: the first million rows
   of Avazu all belong to its first day.
 - `sample` (`--sample`) takes a share of the rows, drawn at random: 0.1 is what the papers take of Criteo. With `rows`
@@ -177,21 +177,20 @@ loading with an error that names the file, the line and the cause.
 
 ## What is kept
 
-Large tables (`criteo`, `avazu`, your own files) are streams: their rows are scanned, cast and written to a Parquet
+Large tables (`criteo`, `avazu`) are streams: their rows are scanned, cast and written to a Parquet
 file, and from there encoded column by column, so that no more than a column and its vocabulary is in memory. What is
 kept, beside the file in a folder that ends with `.tacit`, or in the folder `cache`, are the encoded rows, as arrays
 that training maps into memory. Pictures are decoded once into such a folder. Loading that was interrupted begins anew,
-and so does another choice of rows, seed or scaling, and a file that has changed. Everything in the folder may be
+and so does another choice of rows or seed, and a file that has changed. Everything in the folder may be
 deleted. It holds the data in the clear."""
 
 _OWN_FILES = """\
 ## Your own files
 
-`--data FILE.toml`, or `load("FILE.toml")`, reads your own Parquet, CSV or TSV file (text may be packed, `.gz`) by a
-description of which column belongs to whom, as in [this one](howto-choose-a-strength.md#your-own-table). The path is
-relative to the description. If each party has a file of its own, join them first. Missing values are empty cells (nulls
-in Parquet); they are an error only in the label or the day. A line break within quotes is not understood. All mistakes
-in a description are reported at once.
+`--data FILE.toml`, or `load("FILE.toml")`, reads your own Parquet, CSV or TSV file by a description of which column
+belongs to whom, as in [this one](howto-choose-a-strength.md#your-own-table). The path is relative to the description.
+If each party has a file of its own, join them first. Missing values are empty cells (nulls in Parquet); they are an
+error only in the label or the day. The rows are in memory. All mistakes in a description are reported at once.
 
 In Python, `tacit.lab.data.rows.Data.from_frames("visits", features, labels, own=own)` takes frames of polars, whatever
 file you read them from, and `tacit.lab.sweep(data)` trains on them. There text and truth values are categories, and

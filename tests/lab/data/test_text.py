@@ -1,7 +1,6 @@
 """Text as a table: which cells are read as what, and what can't be read is named."""
 
 import gzip
-import math
 import re
 
 import polars as pl
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DataError
-from tacit.lab.data.reading import DAY, ROW, WHY, Stored, Text, cast, collected, header, refuse_wrong
+from tacit.lab.data.reading import DAY, ROW, WHY, Text, cast, collected, header, refuse_wrong
 
 COLUMNS = {"y": "label", "n": "integer", "c": "hex"}
 GOOD = b"1\t5\tff\n0\t\t\n1\t-7\t0a\n0\t12\tdeadbeef\n"
@@ -109,7 +108,6 @@ READ = {
     },
     "hex": {"", "0", "1", "+4", "1e3", "ff", "0FF", "14102105", "14130105", "14102124"},
     "hour": {"14102105"},
-    "day": {"2024-02-29", "2024-01-05 10:00"},
 }
 
 
@@ -140,18 +138,11 @@ def test_a_quote_that_does_not_close_is_one_bad_line(tmp_path):
     assert table["a"].to_list()[::2] == ["x, y", "w"]
 
 
-def test_hours_and_days(tmp_path):
+def test_hours_and_days():
     hours = pl.LazyFrame({"hour": ["14102105", "14103023"]})
     found = cast(hours, {"hour": "hour"}).collect()
     assert found["hour"].to_list() == [5, 23]
     assert found[DAY].diff().to_list() == [None, 9]
-    days = pl.LazyFrame({"when": ["1970-01-03", "1970-01-01 23:00"]})
-    assert cast(days, {"when": "day"}).collect()[DAY].to_list() == [2, 0]
-    pl.DataFrame({"when": [7, 8], "at": [1.5, math.nan]}).write_parquet(tmp_path / "t.parquet")
-    stored = Stored(tmp_path / "t.parquet", {"when": "day", "at": "number"})
-    found = collected(stored, stored.table())
-    assert found[DAY].to_list() == [7, 8]
-    assert found["at"].to_list() == [1.5, None]
 
 
 @pytest.mark.parametrize(

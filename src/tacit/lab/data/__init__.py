@@ -104,7 +104,7 @@ def load(
         name: one of `names()`, the path of a description (`.toml`) of your own files, or `generated:NAME`.
         folder: of the files that `SOURCES` names; some have a known place and need none.
         rows: use this many rows at most, training and test together; None for all. Of a source that is read whole they
-            are drawn at random, of one that is streamed (`criteo`, `avazu`, your own files) and of `fashion` they are
+            are drawn at random, of one that is streamed (`criteo`, `avazu`) and of `fashion` they are
             the first ones, so that the rest is never read. A made-up data set has exactly so many.
         sample: the share of the rows to use, drawn at random from all of them; from the first ones where `rows` takes
             these. All of them if None. `fashion` and what is made up have none: say `rows`.
@@ -129,7 +129,8 @@ def load(
     if text.endswith(".toml"):
         if folder is not None:
             raise UsageError(f"{text} names its files itself, relative to where it lies: leave out the folder {folder}")
-        own: Data = import_module("tacit.lab.data.own").load(name, **options)
+        taken = {key: options[key] for key in ("rows", "sample", "seed")}
+        own: Data = import_module("tacit.lab.data.own").load(name, **taken)
         return own
     known = _known("isic" if text == "ham10000" else text)
     return _read(known, _folder(known, folder), options)

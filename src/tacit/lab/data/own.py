@@ -7,21 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import polars as pl
 from pydantic import Field
 
-from tacit.config.files import File, Name, Names, Number, Problem, Section, Text, Whole
-from tacit.errors import DataError
-from tacit.lab.data import reading
+from tacit.align.encoder import Columns as Encoded
+from tacit.align.encoder import days_of, numbers
+from tacit.align.sources import blocks, columns_in
+from tacit.align.tables import labels
+from tacit.config.files import File, Name, Names, Number, Problem, Section, Text
+from tacit.errors import DataError, LabelsError
+from tacit.lab.data.joined import Joint
+from tacit.lab.data.reading import DAY
 from tacit.lab.data.rows import Data
-from tacit.lab.data.streaming import Options, Schema
-from tacit.lab.data.streaming import load as load_streamed
-from tacit.progress import Count
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
-_REMEDY = "look at the file, or write it anew"
+_ROW, _LABEL = "tacit row", "tacit label"  # no file has columns of these names
 
 
 class Columns(Section):
@@ -47,8 +48,6 @@ class Description(File):
         features: what the feature party has.
         own: what the label party has beside the labels.
         test_share: the share of rows for testing.
-        min_count: a category that fewer training rows have shares the code 0 with unknown ones.
-        scaling: "standard" for mean 0 and variance 1, "range" for [0, 1] as the papers scale Criteo.
     """
 
     FILE: ClassVar[str] = "the description"
@@ -60,12 +59,12 @@ class Description(File):
     features: Columns
     own: Columns = Columns()
     test_share: Number = 0.1
-    min_count: Whole = 1
-    scaling: Literal["standard", "range"] = "standard"
 
     def _problems(self) -> Iterator[Problem]:
         if not self.features.categorical and not self.features.numeric:
             yield "features", "has no column: name some under categorical or numeric"
+        if not 0 < self.test_share < 1:
+            yield "test_share", f"{self.test_share:g} is no share between 0 and 1: write one such as 0.1"
         for key, columns in (("features", self.features), ("own", self.own)):
             for kind, names in (("categorical", columns.categorical), ("numeric", columns.numeric)):
                 if self.label in names:
@@ -75,55 +74,41 @@ class Description(File):
             yield "features", f"{', '.join(sorted(both))} can't be both categorical and numeric: decide for one"
 
 
-def load(
-    description: str | Path,
-    *,
-    rows: int | None = None,
-    sample: float = 1.0,
-    seed: int = 0,
-    cache: str | Path | None = None,
-    progress: Count | None = None,
-) -> Data:
-    """Training and test rows of your own files, mapped from files like those of Criteo.
+def load(description: str | Path, *, rows: int | None = None, sample: float = 1.0, seed: int = 0) -> Data:
+    """Training and test rows of your own file, read as a company's table and encoded as `flights`.
 
     Args:
         description: the path of a TOML file.
     """
-    asked, where, folder = Description.load(description), str(description), Path(description).parent
-    features, own = asked.features, asked.own
-    schema = Schema(
-        asked.name, asked.label, features.categorical, features.numeric, own.categorical, own.numeric,
-        days=asked.day is not None,
-    )  # fmt: skip
-    source = _source(folder / asked.file, asked, where)
-    options = Options(rows, sample, asked.test_share, seed, asked.min_count, asked.scaling)
-    return load_streamed(source, schema, options, cache=cache, progress=progress)
-
-
-def _source(path: Path, asked: Description, where: str) -> reading.Source:
-    """A file by the end of its name, which must have the columns that are asked for."""
-    if not path.is_file():
-        raise DataError(f"{where}, file: {path} is no file: correct the path")
-    separator = _SEPARATORS.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix)
-    if separator is not None:
-        names = reading.header(path, separator, _REMEDY)
-        reading.require(path, names, (), _REMEDY)
-    elif path.suffix in (".parquet", ".pq"):
-        try:
-            names = tuple(pl.read_parquet_schema(path))
-        except (OSError, pl.exceptions.PolarsError) as error:
-            cause = str(error).partition("\n")[0]
-            raise DataError(f"{where}, file: {path} can't be read ({cause}): {_REMEDY}") from None
-    else:
-        raise DataError(f"{where}, file: {path.name} is no .parquet, .csv or .tsv file: convert it")
-    wanted = [("label", asked.label, "label"), *([] if asked.day is None else [("day", asked.day, "day")])]
-    for section, columns in (("features", asked.features), ("own", asked.own)):
-        wanted += [(f"[{section}] categorical", name, "category") for name in columns.categorical]
-        wanted += [(f"[{section}] numeric", name, "number") for name in columns.numeric]
-    for key, name, _ in wanted:
-        if name not in names:
-            raise DataError(f"{where}, {key}: {path.name} has no column {name!r}; it has: {', '.join(names)}")
-    kinds = {name: kind for _, name, kind in wanted}
-    if separator is None:
-        return reading.Stored(path, kinds)
-    return reading.Text(path, names, kinds, separator, quoted=True)
+    asked, where = Description.load(description), str(description)
+    path = Path(description).parent / asked.file
+    features, own = (Encoded(one.categorical, one.numeric) for one in (asked.features, asked.own))
+    keys = {"label": (asked.label,), "day": () if asked.day is None else (asked.day,)}
+    for section, columns in (("features", features), ("own", own)):
+        keys |= {f"[{section}] categorical": columns.categorical, f"[{section}] numeric": columns.numeric}
+    try:
+        known = columns_in(path)
+    except DataError as error:
+        raise DataError(f"{where}, file: {error}") from None
+    for key, named in keys.items():
+        for name in named:
+            if name not in known:
+                raise DataError(f"{where}, {key}: {path.name} has no column {name!r}; it has: {', '.join(known)}")
+    try:
+        table = pl.concat(blocks(path, list(dict.fromkeys(name for named in keys.values() for name in named))))
+        truth = labels(table, asked.label, "binary").numpy()
+        numbers(table, Encoded(numeric=(*features.numeric, *own.numeric)), None)  # what is none is named by its row
+    except (DataError, LabelsError) as error:
+        raise DataError(f"{path}: {error}") from None
+    made = [pl.Series(_LABEL, truth)]
+    if asked.day is not None:
+        day = table[asked.day]
+        since = (day if day.dtype.is_integer() else days_of(day).to_physical()).cast(pl.Int32)
+        made.append((since - since.min()).alias(DAY))
+    for column, name in zip(made, (asked.label, asked.day), strict=False):
+        missing = column.fill_nan(None).is_null() if column.dtype.is_float() else column.is_null()
+        if missing.any():
+            row = int(missing.arg_max() or 0)
+            raise DataError(f"{path}: row {row} (counted from 0) has no {name!r}: fill it in, or take the row out")
+    joint = Joint(table.with_columns(made).with_row_index(_ROW), features, own, _ROW, _LABEL, asked.test_share)
+    return joint.data(asked.name, rows, seed, sample=sample)

@@ -1,4 +1,4 @@
-"""Text and Parquet files as lazy tables: every cell is cast to what its column holds, and each row says if it is wrong.
+"""Text files as lazy tables: every cell is cast to what its column holds, and each row says if it is wrong.
 
 Nothing is read before a table is collected or written to a file, and then as a stream: `streaming` does that for large
 files, `joined` for small ones.
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from polars import selectors
 
 from tacit.align.cache import file_facts
 from tacit.errors import DataError
@@ -97,12 +96,6 @@ def _hour(name: str, cell: pl.Expr) -> Cast:
     return {name: hour, DAY: day.cast(pl.Int32)}, ~right.fill_null(False)
 
 
-def _day(name: str, cell: pl.Expr) -> Cast:
-    """Dates, and times of which the date counts."""
-    day = cell.str.extract(r"^([0-9]{4}-[0-9]{2}-[0-9]{2})").str.to_date("%Y-%m-%d", strict=False).cast(pl.Int32)
-    return {DAY: day}, day.is_null()
-
-
 def _category(name: str, cell: pl.Expr) -> Cast:
     return {name: cell}, pl.lit(False)
 
@@ -119,10 +112,9 @@ KINDS: Mapping[str, tuple[str, Callable[[str, pl.Expr], Cast]]] = {
     "category": ("a category", _category),
     "key": ("an id", _key),
     "hour": ("an hour as YYMMDDHH", _hour),
-    "day": ("a date as YYYY-MM-DD", _day),
 }
-"""What a cell may hold, in words, and how it is cast. An empty cell is a missing value, and an error as a label, an id,
-an hour or a day.
+"""What a cell may hold, in words, and how it is cast. An empty cell is a missing value; as a label, an id or an hour it
+is an error.
 """
 
 
@@ -214,38 +206,7 @@ def _unquoted(separator: str, names: Sequence[str], lines: pl.Series) -> pl.Seri
     return pl.DataFrame(rows, schema=schema, orient="row").to_struct("cells")
 
 
-@dataclass(frozen=True)
-class Stored:
-    """A Parquet file."""
-
-    path: Path  # of the file
-    kinds: Mapping[str, str]  # for each column that is kept, its kind in `KINDS`
-    remedy: str = "look at the file, or write it anew"
-
-    def facts(self) -> dict[str, Any]:
-        """The file's, and how its columns are read."""
-        return {**file_facts(self.path), "kinds": dict(self.kinds)}
-
-    def place(self, row: int) -> str:
-        """Where a person finds a row."""
-        return f"{self.path}, row {row} (counted from 0)"
-
-    def table(self, keep: Callable[[pl.LazyFrame], pl.LazyFrame] = lambda rows: rows) -> pl.LazyFrame:
-        """The rows, cast, as those of a text file are; whole numbers are days already, a NaN is a missing value."""
-        rows = keep(pl.scan_parquet(self.path, glob=False).select(list(self.kinds)).with_row_index(ROW))
-        schema = rows.collect_schema()
-        days = [name for name, kind in self.kinds.items() if kind == "day" and schema[name].is_integer()]
-        rows = rows.with_columns(pl.from_epoch(pl.col(name), "d").dt.to_string("%Y-%m-%d") for name in days)
-        return cast(rows.with_columns(selectors.float().fill_nan(None)).with_columns(
-            pl.col(list(self.kinds)).cast(pl.String)
-        ), self.kinds)  # fmt: skip
-
-
-Source = Text | Stored
-"""A table whose facts say if it has changed."""
-
-
-def collected(source: Source, table: pl.LazyFrame) -> pl.DataFrame:
+def collected(source: Text, table: pl.LazyFrame) -> pl.DataFrame:
     """The rows of a lazy table of this source, in memory; whatever keeps it from being read names the file."""
     try:
         return table.collect(engine="streaming")
@@ -253,10 +214,10 @@ def collected(source: Source, table: pl.LazyFrame) -> pl.DataFrame:
         raise unreadable(source, error) from None
 
 
-def refuse_wrong(source: Source, table: pl.DataFrame) -> None:
+def refuse_wrong(source: Text, table: pl.DataFrame) -> None:
     """Refuse a file without rows, and the first row that can't be used, by the columns `ROW` and `WHY`."""
     if not len(table):
-        head = " but for its header" if isinstance(source, Text) and source.header else ""
+        head = " but for its header" if source.header else ""
         raise DataError(f"{source.path} is empty{head}: {source.remedy}")
     wrong = table.select(ROW, WHY).filter(pl.col(WHY).is_not_null())
     if len(wrong):
@@ -265,7 +226,7 @@ def refuse_wrong(source: Source, table: pl.DataFrame) -> None:
         raise DataError(f"{source.place(row)}: {why}{remedy}")
 
 
-def unreadable(source: Source, error: Exception) -> DataError:
+def unreadable(source: Text, error: Exception) -> DataError:
     """What to say where a file can't be read."""
     cause = str(error).partition("\n")[0]
     return DataError(f"{source.path} can't be read, it is damaged or cut short ({cause}): {source.remedy}")

@@ -12,7 +12,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,7 +24,7 @@ from tacit.align.batches import scramble
 from tacit.align.cache import busy
 from tacit.disk import known_json, write_json
 from tacit.errors import DataError, UsageError
-from tacit.lab.data.reading import DAY, ROW, WHY, Source, collected, refuse_wrong, unreadable
+from tacit.lab.data.reading import DAY, ROW, WHY, Text, collected, refuse_wrong, unreadable
 from tacit.lab.data.rows import Data, Rows, Table
 from tacit.made_once import made_once
 from tacit.progress import Count
@@ -36,9 +36,6 @@ _LOOKED_AT = 1000  # rows that are looked at before the others are read
 TEST = "tacit test"
 """The column that says whether a row is for testing."""
 
-Scaling = Literal["standard", "range"]
-"""Numbers: mean 0 and variance 1, a missing one is the mean; or [0, 1] by the range, where a missing one is 0."""
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -46,10 +43,8 @@ class Schema:
 
     name: str  # of the data set
     label: str  # the column of the label
-    categorical: tuple[str, ...] = ()  # columns of the feature party that become codes
-    numeric: tuple[str, ...] = ()  # its columns of numbers
-    own_categorical: tuple[str, ...] = ()  # the same of the label party
-    own_numeric: tuple[str, ...] = ()  # its columns of numbers
+    categorical: tuple[str, ...] = ()  # columns that become codes
+    numeric: tuple[str, ...] = ()  # columns of numbers, scaled to [0, 1] by their range; a missing one is 0
     days: bool = False  # whether the source gives the day of each row
 
 
@@ -62,7 +57,6 @@ class Options:
     test_share: float = 0.1  # the share of the used rows that is for testing
     seed: int = 0  # of both draws: whether a row is used, and for what, depends on its number and the seed alone
     min_count: int = 1  # a category that fewer training rows have shares the code 0 with those that none has
-    scaling: Scaling = "range"  # of the numbers
 
     def __post_init__(self) -> None:
         for name, right, wanted in (
@@ -70,7 +64,6 @@ class Options:
             ("sample", 0 < self.sample <= 1, "above 0 and at most 1"),
             ("test_share", 0 < self.test_share < 1, "between 0 and 1"),
             ("min_count", self.min_count >= 1, "at least 1"),
-            ("scaling", self.scaling in ("range", "standard"), "range or standard"),
         ):
             if not right:
                 raise UsageError(f"{name}={getattr(self, name)!r}: give one that is {wanted}")
@@ -95,7 +88,7 @@ def cache_folder(path: Path, cache: str | Path | None) -> Path:
 
 
 def load(
-    source: Source,
+    source: Text,
     schema: Schema,
     options: Options,
     *,
@@ -133,13 +126,9 @@ def _opened(encoded: Path, schema: Schema) -> Data:
     def mapped(name: str) -> Tensor:  # a page is this process's own once it is written to: torch wants that it could be
         return torch.from_numpy(np.load(encoded / f"{name}.npy", mmap_mode="c"))
 
-    codes, numbers, sizes = mapped("categorical"), mapped("numeric"), tuple(about["cardinalities"])
-    wide, many = len(schema.categorical), len(schema.numeric)
-    inputs = Table(sizes[:wide], many, sizes[wide:], len(schema.own_numeric))
-    own = (codes[:, wide:], numbers[:, many:]) if schema.own_categorical or schema.own_numeric else ()
-    days = mapped("days") if schema.days else None
-    rows, train = Rows((codes[:, :wide], numbers[:, :many]), own, mapped("labels"), days), about["train"]
-    return Data(schema.name, rows[:train], rows[train:], inputs)
+    days, train = mapped("days") if schema.days else None, about["train"]
+    rows = Rows((mapped("categorical"), mapped("numeric")), (), mapped("labels"), days)
+    return Data(schema.name, rows[:train], rows[train:], Table(tuple(about["cardinalities"]), len(schema.numeric)))
 
 
 # --- making ----------------------------------------------------------------------------------------------------------
@@ -149,7 +138,7 @@ def _opened(encoded: Path, schema: Schema) -> Data:
 class _Making:
     """All that it takes to make the arrays of a table."""
 
-    source: Source
+    source: Text
     schema: Schema
     options: Options
     facts: dict[str, Any]
@@ -161,7 +150,7 @@ class _Making:
         One column is in memory at a time, with its vocabulary.
         """
         schema, file = self.schema, folder / "rows.parquet"
-        categorical, numeric = (*schema.categorical, *schema.own_categorical), (*schema.numeric, *schema.own_numeric)
+        categorical, numeric = schema.categorical, schema.numeric
         steps = 2 * (len(categorical) + len(numeric))
         try:
             self._cast(file)
@@ -180,8 +169,10 @@ class _Making:
                 sizes.append(len(known) + 2)
             for at, name in enumerate(numeric, start=len(categorical)):
                 self.progress(steps // 2 + at, steps)
-                low, spread = self._moments(learning, name)
-                numbers[place, at - len(categorical)] = self._column(table.select(self._scaled(name, low, spread)))
+                x = pl.col(name).cast(pl.Float64).fill_null(0.0)
+                low, high = collected(self.source, learning.select(low=x.min(), high=x.max())).row(0)
+                scaled = ((x - low) / ((high - low) or np.inf)).clip(0.0, 1.0)
+                numbers[place, at - len(categorical)] = self._column(table.select(scaled))
             new("labels", "float32")[place] = self._column(table.select(schema.label))
             if schema.days:
                 new("days", "int64")[place] = self._column(table.select(pl.col(DAY) - pl.col(DAY).min()))
@@ -223,23 +214,6 @@ class _Making:
     def _column(self, table: pl.LazyFrame) -> NDArray[Any]:
         """A table's one column, in memory."""
         return collected(self.source, table).to_series().to_numpy()
-
-    def _moments(self, learning: pl.LazyFrame, name: str) -> tuple[float, float]:
-        """What is subtracted from a column's numbers, and what divides them then."""
-        x = pl.col(name).cast(pl.Float64)
-        if self.options.scaling == "range":
-            x = x.fill_null(0.0)
-            low, high = collected(self.source, learning.select(low=x.min(), high=x.max())).row(0)
-            return low, (high - low) or np.inf
-        mean, deviation = collected(self.source, learning.select(mean=x.mean(), deviation=x.std(ddof=0))).row(0)
-        return mean or 0.0, deviation or 1.0
-
-    def _scaled(self, name: str, low: float, spread: float) -> pl.Expr:
-        """A column's numbers as networks take them."""
-        x = pl.col(name).cast(pl.Float64)
-        if self.options.scaling == "range":
-            return ((x.fill_null(0.0) - low) / spread).clip(0.0, 1.0)
-        return ((x - low) / spread).fill_null(0.0)
 
 
 def _vocabulary(learning: pl.LazyFrame, name: str, min_count: int) -> pl.LazyFrame:
