@@ -45,7 +45,6 @@ def test_missing_files_are_named_with_where_to_get_them(name, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"name": "flights", "bad": "ignore"}, "bad is 'ignore': choose 'raise'.*'skip'"),
         ({"name": "flights", "rows": 0}, "rows is 0"),
         ({"name": "flights", "folder": "here"}, "flights is shipped with tacit: leave out the folder"),
         ({"name": "generated:adult"}, "say how many rows"),

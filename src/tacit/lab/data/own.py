@@ -83,7 +83,7 @@ def load(description: str | Path, *, rows: int | None = None, sample: float = 1.
     asked, where = Description.load(description), str(description)
     path = Path(description).parent / asked.file
     features, own = (Encoded(one.categorical, one.numeric) for one in (asked.features, asked.own))
-    keys = {"label": (asked.label,), "day": () if asked.day is None else (asked.day,)}
+    keys: dict[str, tuple[str, ...]] = {"label": (asked.label,), "day": () if asked.day is None else (asked.day,)}
     for section, columns in (("features", features), ("own", own)):
         keys |= {f"[{section}] categorical": columns.categorical, f"[{section}] numeric": columns.numeric}
     try:
@@ -105,10 +105,10 @@ def load(description: str | Path, *, rows: int | None = None, sample: float = 1.
         day = table[asked.day]
         since = (day if day.dtype.is_integer() else days_of(day).to_physical()).cast(pl.Int32)
         made.append((since - since.min()).alias(DAY))
-    for column, name in zip(made, (asked.label, asked.day), strict=False):
+    for column, of in zip(made, (asked.label, asked.day), strict=False):
         missing = column.fill_nan(None).is_null() if column.dtype.is_float() else column.is_null()
         if missing.any():
             row = int(missing.arg_max() or 0)
-            raise DataError(f"{path}: row {row} (counted from 0) has no {name!r}: fill it in, or take the row out")
+            raise DataError(f"{path}: row {row} (counted from 0) has no {of!r}: fill it in, or take the row out")
     joint = Joint(table.with_columns(made).with_row_index(_ROW), features, own, _ROW, _LABEL, asked.test_share)
     return joint.data(asked.name, rows, seed, sample=sample)
