@@ -39,6 +39,10 @@ _CODES = (
     (str(ending.USAGE), "wrong use, or a file or disk that refuses"),
     (str(ending.PEER), "the peer or the network"),
     (str(ending.BUG), "a bug in tacit; `--debug` shows where"),
+    (
+        str(ending.AGAIN),
+        "to be given again later, and then it resumes: a party was not there, gave up, or has a full disk",
+    ),
     (str(ending.INTERRUPTED), "interrupted; the message says what is kept"),
     (str(ending.CLOSED), "whoever read the output went away, as `head` does"),
 )

@@ -10,7 +10,7 @@ import typer
 from tacit.cli import main
 from tacit.cli._ending import end_with, interruptible
 from tacit.company.folder import create
-from tacit.errors import LimitError, LinkError, RefusedError, UsageError
+from tacit.errors import DiskFullError, GaveUpError, LimitError, LinkError, RefusedError, UsageError
 
 
 @pytest.fixture(name="told")
@@ -44,6 +44,8 @@ def end(error, capsys):
         (LimitError("over: stop"), 1, "tacit: over: stop\n"),
         (LinkError("gone: wait"), 3, "tacit: gone: wait\n"),
         (RefusedError("contract", "differs: compare"), 3, "tacit: differs: compare\n"),
+        (GaveUpError("wait", "x was not there: later"), 75, "tacit: x was not there: later\n"),
+        (DiskFullError("no room: make some"), 75, "tacit: no room: make some\n"),
         (PermissionError(13, "Not permitted", "/x/p.toml"), 2, "tacit: /x/p.toml: Not permitted: look at who owns it"),
         (IsADirectoryError(21, "Is a directory", "/x/c.toml"), 2, "tacit: /x/c.toml: Is a directory: look at the disk"),
         (OSError("something else"), 2, "tacit: something else: look at the disk"),

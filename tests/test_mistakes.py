@@ -120,6 +120,15 @@ def labels(values: list) -> Callable[[Place], str]:
     return lambda place: place.table(y=values) or place.aligned() or f"train {place.airline}"
 
 
+def columns(name: str, values: list) -> Callable[[Place], str]:
+    """A column that can't be read as party.toml says."""
+    return lambda place: (
+        place.edit("party.toml", 'label = "y"', f'label = "y", numeric = ["{name}"]')
+        or place.table(**{name: values})
+        or f"align {place.airline}"
+    )
+
+
 def said(line: str) -> Callable[[Place], str]:
     return lambda place: line.format(place=place)
 
@@ -145,6 +154,9 @@ MISTAKES = {
     "wrong type": (settings("threads = 1", 'threads = "one"'), ["[training] threads", "valid integer", "'one'"]),
     "no quotes": (settings('name = "airline"', "name = airline"), ["not valid TOML", "line 2", "correct that line"]),
     "another name": (settings('"airline"', '"airlines"'), ["party.toml says name = 'airlines'", "write that name"]),
+    "the other's role": (
+        settings('role = "label"', 'role = "features"'), ["role: this file was written for the role \"label\""],
+    ),
     "role misspelt": (settings('"label"', '"lable"'), ["role", "'label' or 'features'", "not 'lable'"]),
     "no port": (settings('127.0.0.1:', '127.0.0.1.'), ["[network] listen", "is no address", "host and port"]),
     "listen and connect": (settings("network.listen", "network.connect"), ["listen: is missing", "add it"]),
@@ -190,6 +202,33 @@ MISTAKES = {
         ["has no column 'late'", "correct the names"],
     ),
     "three labels": (labels([one % 3 for one in IDS]), ["row 2 (counted from 0, id '2') has the label 2", "0 or 1"]),
+    # tables of one's own
+    "decimal commas": (
+        columns("x", ["1,5" for _ in IDS]), ["column 'x' has decimal commas", "row 0", "write 1.5 with a point"],
+    ),
+    "a date for a number": (columns("x", ["2014-01-19" for _ in IDS]), ["column 'x'", "'2014-01-19'", "row 0"]),
+    "a word for a label": (labels(["churned" if one % 2 else "stayed" for one in IDS]), ["label 'stayed'", "positive"]),
+    "a third word for a label": (
+        lambda place: place.edit("contract.toml", "run =", 'positive = "yes"\nrun =')
+        or labels([["yes", "no", "maybe"][one % 3] for one in IDS])(place),
+        ["positive = 'yes'", "more than one value", "'maybe' (row 2", "class_names"],
+    ),
+    "a label that nobody has": (
+        lambda place: place.edit("contract.toml", "run =", 'positive = "won"\nrun =')
+        or labels([["yes", "no"][one % 2] for one in IDS])(place),
+        ["positive = 'won'", "no row has that", "agree on one of these"],
+    ),
+    "limit = 0,6": (
+        settings('role = "label"', 'role = "label"\nlimit = 0,6'), ["party.toml", "write 0.6 with a point"],
+    ),
+    "a table with semicolons": (
+        lambda place: place.edit("party.toml", "data.parquet", "data.csv")
+        or written("data.csv", b"id;y;x\n1;0;2\n")(place), ["data.csv", "no column 'id'", "id;y;x"],
+    ),
+    "a table that is not UTF-8": (
+        lambda place: place.edit("party.toml", "data.parquet", "data.csv")
+        or written("data.csv", b"id,y\nStra\xdfe,0\n")(place), ["data.csv", "is not UTF-8", "save the"],
+    ),
     "nothing aligned": (said("train {place.airline}"), ["nothing is aligned for the run 'small'", "tacit align"]),
     # what is not there yet
     "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "one exchange"]),
@@ -238,6 +277,7 @@ MISTAKES = {
     "verb misspelt": (said("trian"), ["no such command 'trian'", "Did you mean 'train'", "tacit --help"]),
     "option misspelt": (said("train --foldr x"), ["no option --foldr", "did you mean --folder?", "tacit train --help"]),
     "too few rows": (said("demo --rows 5"), ["--rows", "4096"]),
+    "no unit of time": (said("align --wait 10"), ["--wait", "'10' is no time", "write 90s, 10m, 2h or 1d"]),
     "a word for a number": (said("demo --seed many"), ["--seed", "integer"]),
 }  # fmt: skip
 
@@ -289,7 +329,7 @@ def test_the_contracts_differ(place, tacit):
         code, told = tacit(f"align {place.airport} --quiet")
         waiting.join(20)
     assert (code, refused) == (3, ["contract"])
-    assert "same contract.toml (compare with `tacit contract`)" in told
+    assert "contract.toml differs between airport and airline in epochs: it must be the same file" in told
     assert "Traceback" not in told
 
 

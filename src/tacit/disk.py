@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from tacit.errors import StorageError, UsageError
+from tacit.errors import DiskFullError, StorageError, UsageError
 
 Buffer = bytes | bytearray | memoryview
 """What may be written: anything whose memory can be handed to the system without a copy."""
@@ -52,10 +52,11 @@ def storing(path: Path, act: str = "written", needed: int = 0) -> Iterator[None]
         yield
     except OSError as error:
         why, remedy = str(error.strerror or error), f"look at the disk, and at who may write in {path.parent}"
-        if error.errno in _FULL:
+        full = error.errno in _FULL
+        if full:
             why += f": {needed} bytes were needed and {_free(path.parent)}" if needed else ""
             remedy = "make room on the disk (or raise the limit)"
-        raise StorageError(
+        raise (DiskFullError if full else StorageError)(
             f"{path} can't be {act} ({why}): {remedy}, then give the same command again; it resumes"
         ) from error
 

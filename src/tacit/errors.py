@@ -9,13 +9,17 @@
     │   └── LabelsError        labels that are not 0 or 1, or not one for each row
     ├── ProtocolError          a message that the contract does not allow at this point
     │   └── RefusedError       one side will not go on with the other; `field` says about what they differ
+    │       └── GaveUpError    one side waits or works no longer; the same command, given again on both, resumes
     ├── LimitError             a limit that the owner set would be passed: nothing more is sent
     ├── LinkError              the connection to the peer is gone, or can't be made
     └── StorageError           a journal or checkpoint that is damaged, locked or can't be written
+        └── DiskFullError      a disk that has no room
 
 Every message says what happened, to what, and what to do next. `UsageError` and `TensorError` are also
 `ValueError`, so code that knows nothing of Tacit handles them as it handles any bad argument.
 """
+
+from typing import Literal
 
 
 class TacitError(Exception):
@@ -54,6 +58,20 @@ class RefusedError(ProtocolError):
         self.field = field
 
 
+class GaveUpError(RefusedError):
+    """One side waits or works no longer, for a cause that tells nothing: the same command, given again, resumes.
+
+    Attributes:
+        cause: "wait" where this side gave up itself, "partner" where it heard that another one has.
+    """
+
+    FIELD = "gave up"
+
+    def __init__(self, cause: Literal["wait", "partner"], message: str) -> None:
+        super().__init__(self.FIELD, message)
+        self.cause = cause
+
+
 class LimitError(TacitError):
     """A limit that the owner set would be passed, or was: nothing more is sent, and the reason is for the owner."""
 
@@ -64,3 +82,7 @@ class LinkError(TacitError):
 
 class StorageError(TacitError):
     """A journal or checkpoint is damaged, locked by another process, or can't be written."""
+
+
+class DiskFullError(StorageError):
+    """A disk has no room for what is to be written."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WINDOW = 64  # calls that the rate is taken over
-_PAUSE = 5.0  # seconds between two lines where there is no terminal; more as time goes by
+_PAUSE = 30.0  # seconds between two lines where there is no terminal; more as time goes by
 
 
 Progress = Callable[[str, int, int], None]

@@ -4,6 +4,7 @@ import functools
 import time
 
 import numpy as np
+import polars as pl
 import pytest
 
 from tacit._version import __version__
@@ -20,6 +21,7 @@ from tacit.company.overrides import overrides
 from tacit.errors import DataError, LinkError, RefusedError, StorageError, UsageError
 from tacit.split.handshake import Hello
 from tacit.wire.codec import PROTOCOL, control
+from tacit.wire.line import refusal
 from tests.at_once import all_of, at_once
 from tests.memory_links import links
 
@@ -93,7 +95,9 @@ def test_a_run_that_has_begun_keeps_its_rows(companies):
     airline, _ = companies
     first = both(companies)[0]
     pin(airline)
-    with pytest.raises(UsageError, match=r"'small' has begun, and its rows stay what they are.*another `run`"):
+    with pytest.raises(
+        UsageError, match=r"'small' has begun, and its rows stay what they are: `tacit align --run NAME` on all sides"
+    ):
         airline.align(again=True)
     assert aligned(airline) == first
 
@@ -222,11 +226,48 @@ def test_a_peer_that_trains_is_told_so(companies):
 def test_a_peer_that_differs_is_refused_by_the_field_in_plain_characters(companies, field, value):
     airline, _ = companies
     said = {"protocol": PROTOCOL, "version": __version__, "contract": airline.contract.digest, "purpose": "align"}
+    said["id columns"] = "1"
     greeted(airline, control("hello", 0, said))
     with pytest.raises(RefusedError) as caught:
         greeted(airline, control("hello", 0, {**said, field: value}))
     assert caught.value.field == field
     assert str(caught.value).isprintable()
+
+
+def test_rows_that_are_named_by_other_numbers_of_columns_are_told_so(companies):
+    airline, _ = companies
+    said = {"protocol": PROTOCOL, "version": __version__, "contract": airline.contract.digest, "purpose": "align"}
+    with pytest.raises(RefusedError, match="airline names a row by '1' columns, and airport by '2': both must name"):
+        greeted(airline, control("hello", 0, {**said, "id columns": "2"}))
+
+
+@pytest.mark.parametrize("terms", [{"run": "ffff", "epochs": "ffff", "new": "0"}, {}, "run", 7])
+def test_the_keys_in_which_contracts_differ_are_named_as_far_as_the_peer_says(companies, terms):
+    airline, _ = companies
+    said = {"protocol": PROTOCOL, "version": __version__, "purpose": "align", "id columns": "1"}
+    words = (
+        "differs between airline and airport in run, epochs: it" if terms and isinstance(terms, dict) else "same contr"
+    )
+    with pytest.raises(RefusedError, match=words):
+        greeted(airline, control("hello", 0, {**said, "contract": "f" * 64, "terms": terms}))
+
+
+def test_where_no_id_is_common_each_sees_how_its_own_are_spelled(companies, monkeypatch):
+    airport = companies[1]
+    rows = pl.read_parquet(airport.data)
+    rows.with_columns(id=pl.format("flight {}", pl.col("id"))).write_parquet(airport.data)
+    sent = []
+    monkeypatch.setattr("tacit.wire.line.refusal", lambda error: sent.append(str(error)) or refusal(error))
+
+    def refused(company):
+        with pytest.raises(RefusedError) as caught:
+            Folder(company.path).align()
+        return str(caught.value)
+
+    own, theirs = all_of(*(functools.partial(refused, company) for company in companies))
+    assert "airline's ids are whole numbers, for example '0'" in own
+    assert "airport's ids are text, for example 'flight " in theirs
+    assert not any("for example" in words for words in sent), "that is for its owner"
 
 
 def test_a_peer_that_says_nothing(companies):

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -57,7 +58,7 @@ def test_a_sound_label_party(companies):
     found = examine(airline)
     assert broken(airline) == []
     assert list(found) == [
-        "keys", "certificate", "pinned peer airport", "party.toml", "contract.toml", "data", "plan", "port",
+        "keys", "certificate", "pinned peer airport", "party.toml", "contract.toml", "data", "plan", "disk", "port",
     ]  # fmt: skip
     assert "only they can tell" in found["port"].words
     assert sorted(airline.path.rglob("*")) == before, "nothing was changed"
@@ -247,3 +248,11 @@ def test_a_port_that_its_own_run_has(companies, door):
 def test_a_folder_that_was_just_made(tmp_path):
     made = create(tmp_path / "airline", role="label", name="airline")
     assert set(broken(made)) == {"pinned peers", "contract.toml"} | ({"data"} & set(examine(made)))
+
+
+@pytest.mark.parametrize(("free", "verdict"), [(1 << 40, "ok"), (1 << 20, "warning")])
+def test_a_disk_that_is_nearly_full_is_told_before_a_run_begins(companies, monkeypatch, free, verdict):
+    monkeypatch.setattr("tacit.company.ready.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    found = examine(companies[0])["disk"]
+    assert found.verdict == verdict
+    assert ("make room" in found.words) == (verdict == "warning")

@@ -220,3 +220,13 @@ def test_a_large_log_is_kept_once_and_then_let_go(said, run, party, monkeypatch)
     numbers = [line["turn"] for name in ("log.older.jsonl", "log.jsonl") for line in lines(run / name)]
     assert numbers == list(range(200 - len(numbers), 200))
     assert [event["turn"] for event in read(party)[0]["events"]] == list(range(195, 200))
+
+
+def test_a_run_that_is_finished_stays_so_whatever_becomes_of_starting_it_again(tmp_path):
+    Status(tmp_path, run="small").update(state="finished", history=[{"epoch": 0}], at_once=True)
+    again = Status(tmp_path, run="small")
+    again.update(state="preparing", at_once=True)
+    again.update(state="stopped", reason="another learn", at_once=True)
+    found = json.loads((tmp_path / "status.json").read_bytes())
+    assert (found["state"], found["history"]) == ("finished", [{"epoch": 0}])
+    assert "reason" not in found

@@ -15,14 +15,14 @@ from sklearn.metrics import roc_auc_score
 
 from tacit.company.aligned import aligned
 from tacit.company.shipments import Shipment, Shipments
-from tacit.errors import DataError, LabelsError, LimitError, StorageError, UsageError
+from tacit.errors import DataError, GaveUpError, LabelsError, LimitError, StorageError, UsageError
 from tacit.exchange import label_party as one_shot_label
 from tacit.exchange.common import every_row, own_inputs
 from tacit.exchange.feature_party import _row_keys
 from tacit.exchange.train import train_one_shot
 from tacit.serve.halves import load_embedder, load_scorer
 
-from .companies import Companies, OverError, table
+from .companies import Companies, table
 
 
 def sent(companies, name="airport", run="small"):
@@ -105,10 +105,11 @@ def _ids(companies, name, run):
 def test_a_limit_of_the_airport_keeps_what_tells_more_at_home(companies):
     companies.set("airport", limits="limit = 0.01", columns='categorical = ["port"], numeric = ["wind", "rain"]')
     companies.align()
-    outcomes = companies.train()
+    outcomes = companies.together(lambda name, _: train_one_shot(companies.folder(name)))
     assert isinstance(outcomes["airport"], LimitError)
     assert "nothing was sent" in str(outcomes["airport"])
-    assert isinstance(outcomes["airline"], OverError)
+    assert isinstance(outcomes["airline"], GaveUpError)
+    assert "airport gave up: its own limit keeps its embeddings at home" in str(outcomes["airline"])
     assert not (companies.run("airport") / "release").exists()
     assert not list(companies.run("airline").glob("received/*"))
 

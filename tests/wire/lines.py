@@ -58,7 +58,7 @@ class SeenError(Exception):
     """The test has seen enough."""
 
 
-def dialer(time, coming, *, greet=lambda link: None, waiting=lambda *_: None, jitter=None):
+def dialer(time, coming, *, greet=lambda link: None, waiting=lambda *_: None, jitter=None, **options):
     """A dialer whose attempts to connect give these links or errors, one after the other; it knows when they were."""
     coming = deque(coming)
 
@@ -69,6 +69,8 @@ def dialer(time, coming, *, greet=lambda link: None, waiting=lambda *_: None, ji
             raise what
         return what
 
-    line = Dialer("label", connect, greet, waiting=waiting, jitter=jitter or Random(3), sleep=time.sleep, now=time)
+    line = Dialer(
+        "label", connect, greet, waiting=waiting, jitter=jitter or Random(3), sleep=time.sleep, now=time, **options
+    )
     line.attempts = []
     return line

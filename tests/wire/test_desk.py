@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tacit.contracts import Message
-from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError
+from tacit.errors import GaveUpError, LinkError, ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import CONTROL, Limit
-from tacit.wire.line import Desk, refusal, refused_by
+from tacit.wire.line import Desk, gave_up, refusal, refused_by
 from tests.memory_links import links
 from tests.wire.lines import Link, Time, dialer, gradient
 
@@ -33,10 +33,16 @@ class Door:
         return what
 
 
-def desk(time, *coming, greet=lambda link: None, waiting=lambda *_: None):
+def desk(time, *coming, greet=lambda link: None, waiting=lambda *_: None, **options):
     alarms = []
     made = Desk(
-        Door(time, *coming), greet, ("one", "two"), waiting=waiting, now=time, alarm=lambda *what: alarms.append(what)
+        Door(time, *coming),
+        greet,
+        ("one", "two"),
+        waiting=waiting,
+        now=time,
+        alarm=lambda *what: alarms.append(what),
+        **options,
     )
     return made, alarms
 
@@ -66,6 +72,26 @@ def test_nobody_is_there(time):
     assert whys[0] == "not connected"
     assert whys[-1] == "connected, but nothing comes"
     assert [seconds for _, seconds, _ in told] == sorted(seconds for _, seconds, _ in told)
+
+
+def test_a_party_that_is_missing_for_too_long_is_given_up(time):
+    one = Link(time, *[None] * 100, gradient(1), LinkError("cut"), peer="one")
+    made, _ = desk(time, one, wait=20.0)
+    assert made.line("one").recv().step == 1
+    cut = time.now
+    assert cut > 100.0 + 20.0, "it was there"
+    with pytest.raises(GaveUpError, match="one was not there for 20 s"):
+        made.line("one").recv()
+    assert 20.0 < time.now - cut < 22.0
+
+
+def test_who_gave_up_is_not_waited_for(time):
+    made, alarms = desk(time, Link(time, gradient(1), refusal(gave_up("interrupted")), peer="one"))
+    line = made.line("one")
+    line.recv()
+    with pytest.raises(GaveUpError, match="one gave up: it was interrupted"):
+        line.recv()
+    assert alarms == []
 
 
 def test_the_newest_link_wins(time):

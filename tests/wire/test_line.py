@@ -5,8 +5,19 @@ from itertools import pairwise
 
 import pytest
 
-from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError
-from tacit.wire.line import TICK, refusal, refused_by
+from tacit.errors import (
+    DiskFullError,
+    GaveUpError,
+    LabelsError,
+    LimitError,
+    LinkError,
+    ProtocolError,
+    RefusedError,
+    StorageError,
+    UsageError,
+)
+from tacit.wire.codec import read_control
+from tacit.wire.line import GAVE_UP, STOPPED, TICK, gave_up, given_up, leaving, refusal, refused_by
 from tests.wire.lines import Link, SeenError, Time, dialer, gradient
 
 
@@ -155,3 +166,57 @@ def test_the_seconds_of_a_wait_begin_with_it(time):
     time.now += 50
     line.recv()
     assert [seconds for _, seconds, _ in told] == [1.0, 2.0, 1.0, 2.0]
+
+
+# --- giving up -------------------------------------------------------------------------------------------------------
+
+
+def test_one_who_waits_no_longer_gives_up_but_never_while_there_is_a_link(time):
+    silent = Link(time, *[None] * 100, gradient(0), LinkError("cut"))
+    line = dialer(time, [silent] + [LinkError("nobody listens")] * 100, wait=20.0)
+    line.recv()
+    assert time.now > 100.0 + 20.0, "it was there"
+    cut = time.now
+    with pytest.raises(GaveUpError, match="label was not there for 20 s") as over:
+        line.recv()
+    assert over.value.cause == "wait"
+    assert 20.0 < time.now - cut < 21.0
+
+
+@pytest.mark.parametrize("cause", [*GAVE_UP, "something else"])
+def test_who_hears_that_a_peer_gave_up_ends(time, cause):
+    line = dialer(time, [Link(time, refusal(gave_up(cause)))])
+    with pytest.raises(GaveUpError, match=f"label gave up: {GAVE_UP.get(cause, 'it does not say why')};") as heard:
+        line.recv()
+    assert heard.value.cause == "partner"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (KeyboardInterrupt(), "interrupted"),
+        (DiskFullError("no room"), "disk"),
+        (given_up("x", 3.0), "wait"),
+        (GaveUpError("partner", "x gave up"), "partner"),
+    ],
+    ids=["interrupted", "disk", "wait", "partner"],
+)
+def test_a_peer_hears_the_cause_where_one_gives_up(time, error, cause):
+    link = Link(time)
+    with pytest.raises(type(error)), leaving([link]):
+        raise error
+    assert read_control(link.sent[0]) == {"field": "gave up", "reason": cause}
+    assert link.closed == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LimitError("0.6"), LabelsError("7"), StorageError("an older copy"), UsageError("x"), KeyError(1)],
+    ids=repr,
+)
+def test_of_whatever_may_hang_on_labels_a_peer_hears_that_it_is_over(time, error):
+    """Also of a limit: only a feature party names that, where it knows that it is its own."""
+    link = Link(time)
+    with pytest.raises(type(error)), leaving([link]):
+        raise error
+    assert read_control(link.sent[0]) == {"field": STOPPED.field, "reason": ""}

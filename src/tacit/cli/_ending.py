@@ -1,14 +1,17 @@
 """How a command ends: a mistake is one line on the error stream and an exit code; a traceback is for `--debug` alone.
 
 0 done; 1 a finding, a broken limit, a problem that a check found; 2 wrong use, or a file or disk that refuses; 3 a peer
-or the network; 70 a bug of ours; 130 interrupted; 141 whoever read the output has gone away.
+or the network; 70 a bug of ours; 75 one side gave up: the same command, given again, resumes; 130 interrupted; 141
+whoever read the output has gone away.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +21,9 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tacit.errors import LimitError, LinkError, ProtocolError, TacitError
+from tacit.errors import DiskFullError, GaveUpError, LimitError, LinkError, ProtocolError, TacitError
 
-USAGE, PEER, BUG, INTERRUPTED, CLOSED = 2, 3, 70, 130, 141
+USAGE, PEER, BUG, AGAIN, INTERRUPTED, CLOSED = 2, 3, 70, 75, 130, 141
 DEBUG = "TACIT_DEBUG"
 """The variable that asks for tracebacks; `--debug` sets it, so that processes which we start know it too."""
 
@@ -42,11 +45,16 @@ class Verbs(TyperGroup):
 
 @contextmanager
 def interruptible(words: Callable[[], str]) -> Iterator[None]:
-    """An interruption in here is no accident: `words` says what is kept."""
+    """An interruption in here, by Ctrl-C or SIGTERM, is no accident: `words` says what is kept."""
+    here = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if here else None
     try:
         yield
     except KeyboardInterrupt:
         raise StopError(f"interrupted; {words()}") from None
+    finally:
+        if here:
+            signal.signal(signal.SIGTERM, before)
 
 
 def end_with(run: Callable[[], object]) -> NoReturn:
@@ -79,6 +87,8 @@ def _look_away() -> NoReturn:
 
 def _told(error: Exception) -> tuple[str, int]:
     if isinstance(error, TacitError):
+        if isinstance(error, GaveUpError | DiskFullError):
+            return str(error), AGAIN
         peer = isinstance(error, LinkError | ProtocolError)
         return str(error), PEER if peer else 1 if isinstance(error, LimitError) else USAGE
     if hasattr(error, "format_message"):  # what typer raises at a wrong command line

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -73,6 +75,31 @@ Quiet = Annotated[bool, flag("No progress and no advice, only the result.", "--q
 Folder = Annotated[Path | None, option("The party's folder. [default: here]", "DIR", "--folder")]
 Where = Annotated[Path | None, argument("The party's folder, as with --folder.", "DIR")]
 Run = Annotated[Path | None, argument("A run's folder, or that of a party with one run.", "RUN")]
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _seconds(given: str | float) -> float:
+    """A time such as 90s, 10m, 2h or 1d in seconds."""
+    number, unit = str(given)[:-1], str(given)[-1:]
+    with suppress(ValueError):
+        if unit in _UNITS and 0 < float(number) < math.inf:
+            return float(number) * _UNITS[unit]
+    raise typer.BadParameter(f"{given!r} is no time: write 90s, 10m, 2h or 1d")
+
+
+Wait = Annotated[
+    float | None,
+    option(
+        "Give up where a party is not there for so long, with exit code 75. [default: never]", "TIME", parser=_seconds
+    ),
+]
+
+
+def patience(wait: float | None) -> float:
+    """Seconds for which a party may be missing."""
+    return math.inf if wait is None else wait
+
 
 Override = Annotated[str | None, option("Use a model though its limit is broken: who answers for it.", "NAME")]
 Reason = Annotated[str | None, option("Why; it stays on record and in the report.", "WHY")]

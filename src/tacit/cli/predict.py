@@ -10,7 +10,20 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli._ending import interruptible
-from tacit.cli._options import Folder, Json, Override, Quiet, Reason, Run, argument, flag, option, party_folder
+from tacit.cli._options import (
+    Folder,
+    Json,
+    Override,
+    Quiet,
+    Reason,
+    Run,
+    Wait,
+    argument,
+    flag,
+    option,
+    party_folder,
+    patience,
+)
 from tacit.cli._show import plain, print_table, tell
 from tacit.cli.run import alarm_of, waiting_of
 from tacit.progress import one_bar
@@ -35,6 +48,7 @@ def predict(  # typer reads each option from a parameter
             "Score rows that not all parties have without the others.", "--fallback/--no-fallback", show_default=False
         ),
     ] = None,
+    wait: Wait = None,
     override: Override = None,
     reason: Reason = None,
     as_json: Json = False,
@@ -67,7 +81,7 @@ def predict(  # typer reads each option from a parameter
     kept = interruptible(lambda: f"what has come whole is in {path / 'runs'}: the same command resumes")
     with kept, one_bar(quiet=quiet, first="loading the model", unit="rows") as show:
         telling = Telling(
-            progress=show, waiting=waiting_of(show), alarm=alarm_of,
+            progress=show, waiting=waiting_of(show), wait=patience(wait), alarm=alarm_of,
             report=lambda text: None if quiet else typer.echo(text, err=True),
         )  # fmt: skip
         done = run(
@@ -118,6 +132,7 @@ def serve(
     behind_proxy: Annotated[
         bool, flag("Listen where others reach it, for a proxy before it ends slow clients.", "--behind-proxy")
     ] = False,
+    wait: Wait = None,
     override: Override = None,
     reason: Reason = None,
     as_json: Json = False,
@@ -148,7 +163,8 @@ def serve(
         typer.echo(json.dumps({"http": address}) if as_json else address)
 
     run(
-        party_folder(None, folder), http=http, behind_proxy=behind_proxy, told=told, override=override, reason=reason,
+        party_folder(None, folder), http=http, behind_proxy=behind_proxy, wait=patience(wait), told=told,
+        override=override, reason=reason,
         log=(lambda *_, **__: None) if quiet else log_to_stderr,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import typer
 
 from tacit.cli._ending import interruptible
 from tacit.cli._one_shot import print_exchange, print_outcome
-from tacit.cli._options import Folder, Json, Quiet, Run, Where, flag, option, party_folder, party_of
+from tacit.cli._options import Folder, Json, Quiet, Run, Wait, Where, flag, option, party_folder, party_of, patience
 from tacit.cli._show import figures, plain, print_plan, print_report, tell
 from tacit.errors import TacitError, UsageError
 from tacit.progress import Progress, one_bar
@@ -26,9 +26,13 @@ def align(
     where: Where = None,
     folder: Folder = None,
     again: Annotated[bool, flag("Align anew, on all sides, before training begins.", "--again")] = False,
+    run: Annotated[
+        str | None, option("Begin another run of the contract, of this name, with the tables as they are.", "NAME")
+    ] = None,
     cluster: Annotated[
         str | None, option("Multiply on a Ray cluster of your own machines: ADDRESS, auto or local.", "ADDRESS")
     ] = None,
+    wait: Wait = None,
     after_restore: AfterRestore = None,
     reason: Reason = None,
     as_json: Json = False,
@@ -41,16 +45,31 @@ def align(
     answered ends it, and so does a kill: ask there what happened, and decide together whether to align again. How often
     others have aligned is counted apart from the folder; an older copy is refused, as `tacit train` does it.
 
-    Example: `tacit align --folder airline`
+    With --run, on all sides, everything begins anew under another name, which is written into contract.toml: the rows
+    of tables that have grown are aligned, and `tacit train` then sends what is new. The yes to the contract stays.
+
+    Examples:
+
+    `tacit align --folder airline`
+
+    `tacit align --run august --folder airline`
     """
     from tacit.company.agreed import check_agreed
-    from tacit.company.align import align as run
+    from tacit.company.align import align as aligned_rows
+    from tacit.company.aligned import has_begun
+    from tacit.company.folder import Folder as PartyFolder
 
     path = party_folder(where, folder)
+    if run is not None:
+        opened = PartyFolder(path)
+        opened.begin_run(run)
+        again = again or not has_begun(opened)
     check_agreed(path)
-    with one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
-        found = run(
-            path, again=again, cluster=cluster, progress=show, waiting=waiting_of(show), alarm=alarm_of,
+    kept = interruptible(lambda: "nothing is aligned; give the same command again on all sides")
+    with kept, one_bar(quiet=quiet, first="reading ids", unit="ids") as show:
+        found = aligned_rows(
+            path, again=again, cluster=cluster, progress=show, waiting=waiting_of(show), wait=patience(wait),
+            alarm=alarm_of,
             report=lambda text: None if quiet else typer.echo(text, err=as_json),
             after_restore=None if after_restore is None else (after_restore, reason or ""),
         )  # fmt: skip
@@ -65,6 +84,7 @@ def train(  # typer reads each option from a parameter
     folder: Folder = None,
     plan: Annotated[bool, flag("Say what would be sent and what it costs, and send nothing.", "--plan")] = False,
     audit: Annotated[bool, flag("Attack what was sent, when the training is over.", "--audit/--no-audit")] = True,
+    wait: Wait = None,
     after_restore: AfterRestore = None,
     no_split_run: Annotated[
         str | None, option("Who says that no split run of an older version had these rows; on record.", "NAME")
@@ -75,10 +95,12 @@ def train(  # typer reads each option from a parameter
 ) -> None:
     """Train with the other parties. After a crash or a lost connection, the same command resumes.
 
-    All parties give this command at the same time; it waits for them, without limit. Each attacks what it sends itself
-    (the label party its gradients, a feature party its embeddings) while it trains, and with everything there is when
-    it is over; what was found is in report.html in the run's folder, and stays at home. Where party.toml sets a limit,
-    training pauses before it is passed, with exit code 1.
+    All parties give this command at the same time; it waits for them, with --wait so long and no longer. A party that
+    is interrupted, has waited enough, has a full disk or a limit of its own that keeps its embeddings at home says that
+    it gave up, which ends the command of the others with exit code 75: the same command resumes. Each attacks what it
+    sends itself (the label party its gradients, a feature party its embeddings) while it trains, and with everything
+    there is when it is over; what was found is in report.html in the run's folder, and stays at home. Where party.toml
+    sets a limit, training pauses before it is passed, with exit code 1.
 
     What left in a run is counted apart from the party's folder (TACIT_STATE says where), so that a folder that was
     brought back from a backup is known as an older copy and refused: it would answer again what was answered, under
@@ -112,7 +134,8 @@ def train(  # typer reads each option from a parameter
 
         with kept, one_bar(quiet=quiet, first="preparing") as show:
             outcome = train_one_shot(
-                path, progress=show, waiting=waiting_of(show), alarm=alarm_of, after_restore=restored,
+                path, progress=show, waiting=waiting_of(show), wait=patience(wait), alarm=alarm_of,
+                after_restore=restored,
                 no_split_run=None if no_split_run is None else (no_split_run, reason or ""),
             )  # fmt: skip
         print_outcome(outcome, as_json=as_json, quiet=quiet)
@@ -133,7 +156,10 @@ def train(  # typer reads each option from a parameter
             done[:] = turn, turns
             show(f"training {figures(last)}".strip(), turn, turns)
 
-        trained = run(opened, progress=progress, waiting=waiting_of(show, done), alarm=alarm_of, after_restore=restored)
+        trained = run(
+            opened, progress=progress, waiting=waiting_of(show, done), wait=patience(wait), alarm=alarm_of,
+            after_restore=restored,
+        )  # fmt: skip
         report = None
         if audit and (trained.folder / "transcript").exists():
             repeat = (f"tacit audit {shlex.quote(str(trained.folder))}",)
@@ -200,7 +226,8 @@ def _of_rows(run: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"{unpaid:,} rows had no room in the budget, or belong to another unit than before: they were sent as what "
             "was paid for them before, or as rows without a label, and stay so: a larger budget in party.toml counts "
-            "for other rows, and for these under another coin_epoch"
+            "for other rows, and for these under another coin_epoch. The partner can't see that; where you stop over "
+            "it, it can"
         )
 
 

@@ -127,6 +127,7 @@ def contract(
     folder: Folder = None,
     new: Annotated[bool, flag("Write a contract.toml, as it is recommended.", "--new")] = False,
     split: Annotated[bool, flag("With --new: to train step by step, not in one exchange.", "--split")] = False,
+    run: Annotated[str | None, option("With --new: the name of the training. [default: run-1]", "NAME")] = None,
     yes: Annotated[bool, flag("Agree, where nobody can be asked.", "--yes")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -152,7 +153,9 @@ def contract(
     from tacit.company.ways import way_of
 
     opened = PartyFolder(party_folder(where, folder))
-    drafted = opened.draft_contract("split" if split else "one_shot") if new else None
+    drafted = opened.draft_contract("split" if split else "one_shot", run=run or "run-1") if new else None
+    if run is not None and not new:
+        raise UsageError(f"--run is for --new: for another run of this contract give tacit align --run {run}")
     terms, lacks, plan = opened.terms, None, None
     if drafted is not None and not as_json and not quiet:
         typer.echo(f"{drafted} is written: look at it, and give it to all parties.\n")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from tacit.company.aligned import Aligned, Log, aligned, alignment_of, copy_tabl
 from tacit.company.check import check_table
 from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
-from tacit.company.meeting import alignment_limits, meet, server
+from tacit.company.meeting import aligning, alignment_limits, meet, server
 from tacit.company.overrides import restored
 from tacit.company.ways import way_of
 from tacit.config import Terms
@@ -55,6 +56,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
     cluster: str | None = None,
     progress: Progress = lambda *_: None,
     waiting: Waiting = lambda *_: None,
+    wait: float = math.inf,
     alarm: Alarm = lambda *_: None,
     report: Callable[[str], None] = lambda _: None,
     after_restore: tuple[str, str] | None = None,
@@ -74,6 +76,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
         cluster: of this party's machines, which share the multiplications; see `tacit.align.cluster.joined`.
         progress: told what is being done, how much of it is done and how much there is.
         waiting: told while a peer lets us wait.
+        wait: how many seconds a peer is waited for that is not there; then it is a `GaveUpError`.
         alarm: told what was refused.
         report: told what became of the table's rows.
         after_restore: who lets the party align from a folder that is an older copy, and why; it stays on record.
@@ -88,8 +91,8 @@ def align(  # the protocol from top to bottom, in the order of its messages
         return aligned(folder)
     if has_begun(folder):
         raise UsageError(
-            f"the run {contract.run!r} has begun, and its rows stay what they are: agree on another `run` in "
-            "contract.toml to align anew"
+            f"the run {contract.run!r} has begun, and its rows stay what they are: `tacit align --run NAME` on all "
+            "sides begins another one"
         )
     columns = [ids] if isinstance(ids, str) else folder.table.ids if ids is None else ids
     with _room_in(where) as room:
@@ -106,7 +109,12 @@ def align(  # the protocol from top to bottom, in the order of its messages
         with best_engine() if cluster is None else cluster_engine(cluster) as engine:
             work = Work.of(folder, own, engine, progress)
             with server(folder, contract, limits) if folder.config.role == "label" else nullcontext() as door:
-                found = work.until_done(lambda: meet(folder, contract, door, limits, waiting=waiting, alarm=alarm))
+                found = work.until_done(
+                    lambda: meet(
+                        folder, contract, door, limits,
+                        waiting=waiting, wait=wait, alarm=alarm, purpose=aligning(len(columns)),
+                    )
+                )  # fmt: skip
         if copied:
             with storing(where / _TABLE):
                 os.replace(room / _TABLE, where / _TABLE)
@@ -183,6 +191,11 @@ class Work:
                 return self.run(meet_all())
             except LinkError as error:
                 self.give_up(error, "`tacit align --again`")
+            except RefusedError as error:  # by now the peer has heard all that it is to hear
+                if error.field != "minimum":
+                    raise
+                spelled = f"{self.folder.config.name}'s ids are {self.own.report.spelling}"
+                raise RefusedError(error.field, f"{error}; {spelled}") from error
 
     def give_up(self, error: LinkError, command: str) -> None:
         """A link has broken: whoever has been answered by then is not let in again by itself."""

@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -29,7 +31,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509 import load_pem_x509_certificate
 
 from tacit.company.draft import read_labels, row_count
-from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract
+from tacit.config import Contract, Data, OneShotContract, Party, Terms, load_contract, read_contract
 from tacit.config.templates import Mode, contract_template, party_template
 from tacit.disk import no_strangers, private, write
 from tacit.errors import DataError, UsageError
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _OURS = ("party.toml", "keys", "trusted", "runs")
 _SECRET = 32  # bytes
+_RUN = re.compile(r"""^(run[ \t]*=[ \t]*)("[^"\n]*"|'[^'\n]*')""", re.MULTILINE)
 
 
 def create(
@@ -160,7 +163,7 @@ class Folder:
             )
         return load_contract(path)
 
-    def draft_contract(self, mode: Mode = "one_shot") -> Path:
+    def draft_contract(self, mode: Mode = "one_shot", *, run: str = "run-1") -> Path:
         """Write a contract.toml for this party and those it trusts; never over another one.
 
         A label party's says what its labels are, by its table.
@@ -168,17 +171,31 @@ class Folder:
         path = self.path / "contract.toml"
         own, trusted, table = self.config.name, list(self.trusted), self.config.data
         if self.config.role == "features":
-            text = contract_template(label_party=[*trusted, "airline"][0], feature_parties=[own], mode=mode)
+            text = contract_template(label_party=[*trusted, "airline"][0], feature_parties=[own], mode=mode, run=run)
         else:
             known: dict[str, Any] = {}
             if table is not None and table.path is not None and table.label is not None and self.data.is_file():
                 known = {"label": read_labels(self.data, table.label, mode), "rows": row_count(self.data)}
-            text = contract_template(label_party=own, feature_parties=trusted or ["airport"], mode=mode, **known)
+            text = contract_template(
+                label_party=own, feature_parties=trusted or ["airport"], mode=mode, run=run, **known
+            )
+        read_contract(text, path)  # a name that can't be one is told before there is a file
         try:
             write_new(path, text.encode(), 0o644)
         except FileExistsError:
             raise UsageError(f"{path} exists already: edit it, or move it away") from None
         return path
+
+    def begin_run(self, name: str) -> None:
+        """Write the name of another run into contract.toml; everything else in it stays, and so does the yes to it."""
+        path = self.path / "contract.toml"
+        if self.terms.run == name:
+            return
+        text, found = _RUN.subn(rf"\g<1>{json.dumps(name)}", path.read_text(), count=1)
+        if not found or read_contract(text, path).run != name:
+            raise UsageError(f"{path}: there is no line `run = ` of its own: write run = {json.dumps(name)} there")
+        write(path, text.encode())
+        del self.terms
 
     @cached_property
     def identity(self) -> Identity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -15,7 +16,7 @@ from tacit.config import Contract, Terms
 from tacit.contracts import Link
 from tacit.errors import LinkError, RefusedError
 from tacit.wire.codec import CONTROL, LARGEST, PROTOCOL, AtMost, Limit, control, read_control
-from tacit.wire.line import Alarm, Desk, Dialer, Waiting, refused_by
+from tacit.wire.line import Alarm, Desk, Dialer, Waiting, given_up, leave, refused_by
 from tacit.wire.network import Server, connect, listen
 
 Purpose = Callable[[str], Mapping[str, str]]
@@ -24,8 +25,14 @@ Purpose = Callable[[str], Mapping[str, str]]
 _CONTROLS = ("hello", "refusal", "commitment", "reveal", "done")
 _REMEDIES = {
     "match": "give --match the same word on both sides",
+    "id columns": "both must name a row by as many columns, in the same order: correct [data] ids in party.toml",
     "model": "the two halves are not of one training: bring back the run's folder that belongs to the other half",
 }
+
+
+def aligning(columns: int) -> Purpose:
+    """To align rows that are named by so many columns."""
+    return lambda _: {"purpose": "align", "id columns": str(columns)}
 
 
 def alignment_limits() -> dict[str, Limit]:
@@ -69,35 +76,50 @@ def meet(
     *,
     waiting: Waiting,
     alarm: Alarm,
-    purpose: Purpose = lambda _: {"purpose": "align"},
+    wait: float = math.inf,
+    purpose: Purpose,
 ) -> dict[str, Link]:
-    """Links to all parties that this one talks to, each of which has said that it means the same contract."""
+    """Links to all parties that this one talks to, each of which has said that it means the same contract.
+
+    A `GaveUpError` where one of them is not there after `wait` seconds.
+    """
 
     def greet(link: Link) -> None:
         said_hello(link, folder, contract, purpose)
 
     if door is None:
         peer = contract.label_party
-        return {peer: Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=waiting).reach()}
+        return {peer: Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=waiting, wait=wait).reach()}
     desk, since = Desk(door.accept, greet, contract.feature_parties, alarm=alarm), time.monotonic()
-    while True:
-        desk.poll(1.0)
-        missing = [name for name, link in desk.links.items() if link is None]
-        if not missing:
-            return {name: link for name, link in desk.links.items() if link is not None}
-        waiting(", ".join(missing), time.monotonic() - since, "not connected")
+    try:
+        while True:
+            desk.poll(1.0)
+            missing = [name for name, link in desk.links.items() if link is None]
+            if not missing:
+                return {name: link for name, link in desk.links.items() if link is not None}
+            waiting(", ".join(missing), time.monotonic() - since, door.missing)
+            if time.monotonic() - since > wait:
+                raise given_up(", ".join(missing), wait)
+    except BaseException as error:  # those that are here need not wait
+        leave([link for link in desk.links.values() if link is not None], error)
+        raise
 
 
 def said_hello(
     link: Link,
     folder: Folder,
     contract: Terms,
-    purpose: Purpose = lambda _: {"purpose": "align"},
+    purpose: Purpose | None = None,
     patience: float = 30.0,
 ) -> None:
     """Tell the peer what this party means to do, and refuse one that means something else."""
-    mine = {"protocol": PROTOCOL, "version": __version__, **purpose(link.peer), "contract": contract.digest}
-    link.send(control("hello", 0, mine))
+    mine = {
+        "protocol": PROTOCOL,
+        "version": __version__,
+        **(purpose or aligning(1))(link.peer),
+        "contract": contract.digest,
+    }
+    link.send(control("hello", 0, {**mine, "terms": contract.digests}))
     message = link.recv(patience)
     if message is None:
         raise LinkError(f"{link.peer} says nothing for {patience:.0f} s")
@@ -114,6 +136,18 @@ def said_hello(
     for field, here in mine.items():
         if message.kind != "hello" or theirs.get(field) != here:
             there = repr(theirs.get(field, f"a {message.kind}"))[:70]
+            if field == "contract" and (others := contract.other_than(theirs.get("terms"))):
+                raise RefusedError(
+                    field,
+                    f"contract.toml differs between {folder.config.name} and {link.peer} in {', '.join(others)}: it "
+                    "must be the same file on all sides (compare with `tacit contract`)",
+                )
+            if field == "id columns":
+                raise RefusedError(
+                    field,
+                    f"{folder.config.name} names a row by {here} columns, and {link.peer} by {there}: "
+                    f"{_REMEDIES[field]}",
+                )
             remedy = _REMEDIES.get(
                 field,
                 f"both must run `tacit {verb}` with the same version and the same contract.toml (compare with "

@@ -5,6 +5,7 @@ Nothing is changed: a port is taken and let go, and the peer sees a TLS handshak
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from tacit.wire.network import bound, look
 T = TypeVar("T")
 
 _SOON = timedelta(days=30)  # before its end a certificate is worth a warning
+_COPIES, _LEAST = 10, 1 << 30  # of a table, and bytes: what runs keep
 _SECONDS = 5.0  # in which the peer answers
 _TRIPS, _LONG = 3, 0.02  # round trips until it has; seconds of one from which on a step waits long
 
@@ -81,6 +83,8 @@ def _checks(opened: Folder) -> Iterator[tuple[str, Callable[[], _Outcome]]]:
         yield "data", lambda: _data(opened, agreed=contract is not None)
     if contract is not None:
         yield "plan", lambda: _plan(opened)
+    if config.data is not None:
+        yield "disk", lambda: _disk(opened)
     if config.role == "label":
         yield "port", lambda: _port(opened, config.address)
     elif contract is not None and contract.label_party in trusted:
@@ -161,6 +165,17 @@ def _plan(opened: Folder) -> _Outcome:
     if found.warnings:
         return "warning", "\n".join(found.warnings)
     return "ok", "\n".join(found.sent)
+
+
+def _disk(opened: Folder) -> _Outcome:
+    """Whether the disk of the folder has room for what a run may keep: a few copies of the table, or a little."""
+    path = None if opened.table.query is not None else opened.data
+    size = path.stat().st_size if path is not None and path.is_file() else 0
+    free, needed = shutil.disk_usage(opened.path).free, max(_LEAST, _COPIES * size)
+    seen = f"{free / 2**30:.1f} GiB are free where {opened.path} is"
+    if free >= needed:
+        return "ok", seen
+    return "warning", f"{seen}, and a run may keep {needed / 2**30:.1f} GiB: make room before it begins"
 
 
 def _port(opened: Folder, address: str) -> _Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections import deque
@@ -13,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.disk import append_line, read_lines, storing, write_json
+from tacit.disk import append_line, known_json, read_lines, storing, write_json
 from tacit.errors import StorageError, TacitError
 from tacit.wire.line import Alarm, Waiting
 
@@ -52,14 +53,21 @@ class Status:
     def __init__(self, folder: Path, *, now: Callable[[], float] = time.monotonic, **fixed: Any) -> None:
         self._folder = folder
         self._clock = now
-        self._now: dict[str, Any] = {**fixed, "pid": os.getpid()}
+        before = known_json(folder / _FILE)
+        self._finished = isinstance(before, dict) and before.get("state") == "finished"
+        self._now: dict[str, Any] = {**(before if self._finished else {}), **fixed, "pid": os.getpid()}
         self._written = float("-inf")
         self._floods: dict[tuple[str, str], _Flood] = {}
         self._unwritten: deque[dict[str, Any]] = deque(maxlen=_WAITING)
         self._pace = Pace(folder)
 
     def update(self, *, at_once: bool = False, **changes: Any) -> None:
-        """Change some fields; the file follows at once, or when a second has passed since it was written."""
+        """Change some fields; the file follows at once, or when a second has passed since it was written.
+
+        A run that is finished stays so, whatever becomes of starting it again.
+        """
+        if self._finished:
+            changes = {name: value for name, value in changes.items() if name not in ("state", "reason")}
         self._now.update(changes)
         self._count(everything=changes.get("state") == "finished")
         where = {"turn": self._now.get("turn", 0), "journal_bytes": self._now.get("journal_bytes", 0)}
@@ -138,6 +146,7 @@ class Telling:
     wait: Waiting  # told while a peer lets us wait
     alarm: Alarm  # told of everything that was refused
     trace: Callable[[str], None]  # told of each point that the run passes
+    patience: float = field(default=math.inf, kw_only=True)  # seconds for which a peer may be missing
 
     def waiting(self, peer: str, seconds: float, why: str) -> None:
         """Say that a peer lets us wait."""

@@ -157,6 +157,24 @@ class Terms(File):
         content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"tacit contract 1\n" + content.encode()).hexdigest()
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """Short digests of all keys, by which it is seen which ones differ: too short to tell what they are."""
+        found = {}
+        for key, value in self.model_dump(mode="json").items():
+            keys = (
+                {f"[{key}] {name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
+            )
+            for name, inner in keys.items():
+                content = json.dumps([name, inner], sort_keys=True)
+                found[name] = hashlib.sha256(b"tacit contract key 1\n" + content.encode()).hexdigest()[:4]
+        return found
+
+    def other_than(self, digests: object) -> list[str]:
+        """The keys that differ from those of which a peer has sent the digests."""
+        theirs, mine = digests if isinstance(digests, dict) else {}, self.digests
+        return [name for name in mine if name in theirs and theirs[name] != mine[name]]
+
     def train_count(self, count: int) -> int:
         """How many of so many common rows are trained on: the first ones."""
         return count - int(count * self.test_share)

@@ -332,6 +332,13 @@ class Party(File):
     def _problems(self) -> Iterator[Problem]:
         label = self.role == "label"
         needed, other = ("listen", "connect") if label else ("connect", "listen")
+        if self._other_role(needed, other, label=label):
+            theirs = "features" if label else "label"
+            yield (
+                "role",
+                f'this file was written for the role "{theirs}": write that, or make a folder with `tacit init`',
+            )
+            return
         if getattr(self.network, needed) is None:
             yield f"network.{needed}", f'is missing: add it, for example {needed} = "{_ADDRESSES[needed]}"'
         if getattr(self.network, other) is not None:
@@ -348,6 +355,11 @@ class Party(File):
                 yield place, f"is not for a party with the role {self.role!r}: remove it"
         if self.learn.sample is not None and (self.learn.factory or self.learn.learner != "trees"):
             yield "learn.sample", 'is for trees alone: remove it, or write learner = "trees"'
+
+    def _other_role(self, needed: str, other: str, *, label: bool) -> bool:
+        """Whether everything but the role is that of the other one: then nothing else need be said."""
+        turned = getattr(self.network, needed) is None and getattr(self.network, other) is not None
+        return turned and self.data is not None and (self.data.label is not None) != label
 
     def _limit_problems(self, *, least: float) -> Iterator[Problem]:
         for key in ("limit", "budget"):

@@ -50,10 +50,10 @@ class ExchangeTelling(Telling):
         if limit is not None:
             self.status.update(limit=limit, at_once=True)
 
-    def missing(self, peer: str) -> None:
-        """Say whose embedding is still to come: it learns at home."""
+    def missing(self, peer: str, why: str) -> None:
+        """Say whose embedding is still to come, and why."""
         since = self._since.setdefault(peer, time.monotonic())
-        self.waiting(peer, time.monotonic() - since, "it has not sent its embedding yet")
+        self.waiting(peer, time.monotonic() - since, why)
 
     def left(self, what: str, to: str, rows: int, size: int) -> None:
         """Log what was sent, when and to whom; of an answer that is asked for again the first time counts."""

@@ -26,7 +26,7 @@ from tacit.company.shipments import Before, Shipment, version_of
 from tacit.config import Learn, OneShotContract
 from tacit.contracts import Link
 from tacit.disk import write_json
-from tacit.errors import ProtocolError, UsageError
+from tacit.errors import LimitError, ProtocolError, UsageError
 from tacit.exchange import common as common
 from tacit.exchange.cells import Target, received_target
 from tacit.exchange.common import ExchangeTelling
@@ -41,7 +41,7 @@ from tacit.labels.mechanisms import Mechanism, check_agreed, read_mechanism, sha
 from tacit.labels.records import Keys
 from tacit.made_once import discard, guard, made_once, store_array
 from tacit.progress import Progress
-from tacit.wire.line import Dialer
+from tacit.wire.line import Dialer, gave_up
 
 _ODD = 6.0  # deviations of the share of a class from what the coin allows, before a label party's word is doubted
 
@@ -114,7 +114,11 @@ def train_features(
     asking, form = _asking(side), contract.exchange.form
     with asking.line:
         received = _answered(side, asking) if asking.labels else None
-        codes, released = _released(side, received)
+        try:
+            codes, released = _released(side, received)
+        except LimitError:  # a link that was idle while one learnt at home may have broken
+            asking.line.part(gave_up("limit"))
+            raise
         audit = released["audit"]
         telling.status.update(release={"form": form, "worst": audit["worst"]}, at_once=True)
         sent, heard = _delivered(side, asking, codes)
@@ -153,7 +157,10 @@ def _asking(side: _Side) -> Asking:
             greet(link)
             telling.log("connected", peer=link.peer)
 
-        return Dialer(contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting)
+        return Dialer(
+            contract.label_party, lambda: dial(folder, contract, limits), greeted, waiting=telling.waiting,
+            wait=telling.patience,
+        )  # fmt: skip
 
     greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "features", {})
     return Asking(line, greeting, labels=contract.exchange.labels != "none")

@@ -275,7 +275,17 @@ def _meet(answers: Answers, flips: torch.Tensor | None, received: Received, tell
             greet_feature_party(link, greeting)
             telling.log("connected", peer=link.peer)
 
-        desk = stack.enter_context(Desk(door.accept, greet, names, waiting=telling.waiting, alarm=telling.refused))
+        desk = stack.enter_context(
+            Desk(
+                door.accept,
+                greet,
+                names,
+                waiting=telling.waiting,
+                wait=telling.patience,
+                alarm=telling.refused,
+                missing=lambda: door.missing,
+            )
+        )
 
         def leaving(name: str, answer: Message) -> None:
             telling.trace(f"{answer.kind} answered")
@@ -286,8 +296,12 @@ def _meet(answers: Answers, flips: torch.Tensor | None, received: Received, tell
                 telling.trace(f"{answer.kind} logged")
 
         lines = {name: desk.line(name) for name in names}
+
+        def missing(name: str) -> None:
+            telling.missing(name, door.missing if lines[name].link is None else "it learns at home, and attacks that")
+
         done = answer_all(
-            lines, flips, received, waiting=telling.missing, patience=_FAREWELL, leaving=leaving,
+            lines, flips, received, waiting=missing, patience=_FAREWELL, leaving=leaving,
             trace=telling.trace,
         )  # fmt: skip
         for name in names:

@@ -281,6 +281,7 @@ def answer_all(
             if message is None:
                 if name in missing:
                     waiting(name)
+                    line.there()
                 continue
             try:
                 answer = _answer(name, message, flips, received)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import torch
@@ -28,6 +29,7 @@ def train_one_shot(
     *,
     progress: Progress = lambda *_: None,
     waiting: Waiting = lambda *_: None,
+    wait: float = math.inf,
     alarm: Alarm = lambda *_: None,
     trace: Trace = lambda _: None,
     after_restore: tuple[str, str] | None = None,
@@ -35,7 +37,8 @@ def train_one_shot(
 ) -> LabelOutcome | FeatureOutcome:
     """Train with the other parties in one exchange; at the end the party's report is in the run's folder.
 
-    `progress` is told what is being done, how much of it is done and how much there is. `no_split_run` is who says, and
+    `progress` is told what is being done, how much of it is done and how much there is. `wait` is how many seconds a
+    peer is waited for that is not there; then it is a `GaveUpError`. `no_split_run` is who says, and
     why, that no split run of an older version had these rows; it stays on record.
     """
     folder = Folder.at(folder)
@@ -46,7 +49,7 @@ def train_one_shot(
     where = folder.run_folder(contract)
     with held(where / "lock"):
         status = Status(where, run=contract.run, party=folder.config.name, role=folder.config.role, mode="one_shot")
-        telling = ExchangeTelling(status, waiting, alarm, trace, progress)
+        telling = ExchangeTelling(status, waiting, alarm, trace, progress, patience=wait)
         seals.begin(where / OVERRIDES)
         try:
             vouch(where, no_split_run)

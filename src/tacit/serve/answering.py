@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello
 from tacit.company.shipments import Shipment, version_of
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError, RefusedError
+from tacit.errors import GaveUpError, LinkError, ProtocolError, RefusedError
 from tacit.labels.records import Keys
 from tacit.serve.conversation import feature_limits, purpose
 from tacit.serve.halves import Embedder
@@ -190,15 +191,18 @@ class _StoppedError(Exception):
 class FeatureService:
     """Answers the label party until it is stopped, over however many links."""
 
-    def __init__(self, folder: Folder, embedder: Embedder, answering: Answering, log: Log) -> None:
+    def __init__(
+        self, folder: Folder, embedder: Embedder, answering: Answering, log: Log, *, wait: float = math.inf
+    ) -> None:
         self._folder, self._embedder, self._answering, self._log = folder, embedder, answering, log
+        self._wait = wait  # seconds for which the label party may be missing
         self._peer = folder.terms.label_party
         self._told = ""
         self.over = threading.Event()
 
     def run(self) -> None:
         """Serve until `over` is set; what is being answered then is answered."""
-        dialer = Dialer(self._peer, self._dialled, self._greet, waiting=self._waiting)
+        dialer = Dialer(self._peer, self._dialled, self._greet, waiting=self._waiting, wait=self._wait)
         threading.Thread(target=self._answering.refresh_until, args=(self.over,), daemon=True).start()
         try:
             with dialer, suppress(_StoppedError):
@@ -217,6 +221,8 @@ class FeatureService:
                 raise ProtocolError(f"a {message.kind} came where tokens must")
         except ProtocolError as error:
             self._answering.connected = False
+            if isinstance(error, GaveUpError) and error.cause == "wait":
+                raise
             self._log("link refused", peer=self._peer, reason=str(error))
             if not isinstance(error, RefusedError):
                 dialer.send(refusal(RefusedError("message", str(error))))

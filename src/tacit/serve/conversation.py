@@ -26,6 +26,7 @@ byte that says whether the feature party knows it, and its numbers; those of an 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ from tacit.company.align import Found, Work
 from tacit.company.folder import Folder
 from tacit.company.meeting import Purpose
 from tacit.contracts import Link, Message
-from tacit.errors import DataError, LinkError, ProtocolError, RefusedError
+from tacit.errors import DataError, GaveUpError, LinkError, ProtocolError, RefusedError
 from tacit.progress import Progress
 from tacit.serve.halves import pin
 from tacit.serve.tokens import SIZE
@@ -64,6 +65,7 @@ class Telling:
     # told what is being done, how much of it is done and how much there is
     progress: Progress = lambda *_: None
     waiting: Waiting = lambda *_: None  # told while a peer lets us wait
+    wait: float = math.inf  # seconds for which a peer may be missing; then it is a `GaveUpError`
     alarm: Alarm = lambda *_: None  # told of everything that was refused: the peer, the field, the reason
     report: Callable[[str], None] = lambda _: None  # told what became of the rows of a table
     trace: Callable[[str], None] = lambda _: None  # told of each point that is passed
@@ -147,6 +149,10 @@ def converse(
             links = meet(waiting)
         except _GoneError:
             return False
+        except GaveUpError:
+            if over():
+                return False
+            raise
         try:
             with leaving(links.values()):
                 last = session(links)

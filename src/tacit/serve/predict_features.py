@@ -82,7 +82,8 @@ class Delivering:
         hello = purpose("predict", {folder.terms.label_party: self.embedder.version}, match=self.match)
         confirmed = converse(
             lambda waiting: meet(
-                folder, folder.terms, None, limits, waiting=waiting, alarm=self.telling.alarm, purpose=hello
+                folder, folder.terms, None, limits, waiting=waiting, wait=self.telling.wait,
+                alarm=self.telling.alarm, purpose=hello,
             ),
             self._session, self.telling, over=lambda: self._sent is not None,
         )  # fmt: skip

@@ -140,7 +140,8 @@ class Asking:
         with server(folder, folder.terms, limits) as door:
             converse(
                 lambda waiting: meet(
-                    folder, folder.terms, door, limits, waiting=waiting, alarm=self.telling.alarm, purpose=hello
+                    folder, folder.terms, door, limits, waiting=waiting, wait=self.telling.wait,
+                    alarm=self.telling.alarm, purpose=hello,
                 ),
                 self._over, self.telling, over=self._all_received,
             )  # fmt: skip

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
+from uvicorn import Server
 
 from tacit.company.audit import find_run
 from tacit.company.folder import Folder
@@ -25,6 +28,7 @@ from tacit.serve.job import alone
 from tacit.serve.live import LiveModel
 from tacit.serve.log import Log, Seldom, log_to_stderr
 from tacit.serve.rows import ServedTable
+from tacit.wire.line import given_up
 
 TOKEN = "TACIT_SERVE_TOKEN"
 """The variable that holds the token which requests need."""
@@ -43,6 +47,7 @@ def serve(
     *,
     http: str | None = None,
     behind_proxy: bool = False,
+    wait: float = math.inf,
     told: Told = lambda _: None,
     log: Log = log_to_stderr,
     override: str | None = None,
@@ -55,6 +60,7 @@ def serve(
         http: host and port of the endpoint; that of party.toml if not given.
         behind_proxy: whether a reverse proxy stands before it that ends slow clients; without one it listens on this
             machine alone.
+        wait: how many seconds the service goes on without any partner; then it is a `GaveUpError`.
         told: told its address.
         log: told what happens.
         override: the name of somebody who lets a model be used though its limit was not held; on record.
@@ -72,17 +78,19 @@ def serve(
             half = load_embedder(path, "serving", override=override, reason=reason)
             with ExitStack() as stack:
                 taken = None if http is None else stack.enter_context(_listening(http, behind_proxy))
-                _serve_features(folder, where, half, taken, told, log)
+                _serve_features(folder, where, half, taken, wait, told, log)
             return
         with _listening(http or _ADDRESS, behind_proxy) as taken:
             scorer = load_scorer(path, "serving", override=override, reason=reason)
-            asyncio.run(_serve_label(folder, where, scorer, taken, told, log))
+            asyncio.run(_serve_label(folder, where, scorer, taken, wait, told, log))
 
 
 # --- the label party -------------------------------------------------------------------------------------------------
 
 
-async def _serve_label(folder: Folder, where: Path, scorer: Scorer, taken: socket.socket, told: Told, log: Log) -> None:
+async def _serve_label(
+    folder: Folder, where: Path, scorer: Scorer, taken: socket.socket, wait: float, told: Told, log: Log
+) -> None:
     """Answer at this socket until the service is stopped."""
     pin(where, folder.config.name, scorer.digest)
 
@@ -90,21 +98,36 @@ async def _serve_label(folder: Folder, where: Path, scorer: Scorer, taken: socke
     server = http_server(label_app(model, _token(), log), grace=_GRACE)
     log("serving", run=model.name, http=_address(taken), fallback=model.fallback)
     told(_address(taken))
+    watch = asyncio.create_task(_alone(model, server, wait))
     with _signals(lambda: None):  # uvicorn ends by signals itself, and hands them on when it is done
         await server.serve(sockets=[taken])
+    watch.cancel()
     await model.close()
     log("stopped")
+    with suppress(asyncio.CancelledError):
+        await watch
+
+
+async def _alone(model: LiveModel, server: Server, wait: float) -> None:
+    """End the service where no partner has been there for so many seconds."""
+    gone = time.monotonic()
+    while time.monotonic() - gone <= wait:
+        await asyncio.sleep(min(1.0, wait))
+        if any(partner.connected() for partner in model.partners.values()):
+            gone = time.monotonic()
+    server.should_exit = True
+    raise given_up(", ".join(model.partners), wait)
 
 
 # --- a feature party -------------------------------------------------------------------------------------------------
 
 
 def _serve_features(
-    folder: Folder, where: Path, half: Embedder, taken: socket.socket | None, told: Told, log: Log
+    folder: Folder, where: Path, half: Embedder, taken: socket.socket | None, wait: float, told: Told, log: Log
 ) -> None:
     pin(where, folder.config.name, half.digest)
     answering = Answering(folder, where, half, ServedTable(folder, half.columns), log)
-    service = FeatureService(folder, half, answering, log)
+    service = FeatureService(folder, half, answering, log, wait=wait)
     log("serving", run=folder.terms.run, rows=answering.known)
     with ExitStack() as stack:
         if taken is not None:

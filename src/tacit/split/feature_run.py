@@ -18,7 +18,7 @@ from tacit.company.folder import Folder
 from tacit.company.meeting import dial, training_limits
 from tacit.config import meets
 from tacit.contracts import Link
-from tacit.errors import LimitError, RefusedError, UsageError
+from tacit.errors import LimitError, UsageError
 from tacit.split.exactly_once import AskingChannel
 from tacit.split.feature_party import FeatureParty
 from tacit.split.gate import Gate
@@ -30,7 +30,7 @@ from tacit.split.protect.embedding import embedding_protection
 from tacit.split.protect.facts import described
 from tacit.split.run import PROMISED, SplitRun, Trained, device_of, digest_of, facts_of
 from tacit.split.session import FeatureSession
-from tacit.wire.line import Dialer
+from tacit.wire.line import Dialer, gave_up
 
 
 def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
@@ -51,7 +51,9 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
         greet_label_party(link, hello, exchange)
         run.telling.status.log("connected", peer=link.peer, turn=exchange.complete)
 
-    line = Dialer(peer, lambda: dial(folder, contract, limits), greet, waiting=run.telling.waiting)
+    line = Dialer(
+        peer, lambda: dial(folder, contract, limits), greet, waiting=run.telling.waiting, wait=run.telling.patience
+    )
     run.stack.enter_context(line)
     session.connect(
         AskingChannel(
@@ -67,8 +69,7 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     try:
         run.turns(session, guard)
     except LimitError:
-        if guard.stopped:
-            line.part(RefusedError("run", f"{folder.config.name} has ended this run"))
+        line.part(gave_up("ended" if guard.stopped else "limit"))
         raise
     session.leave()
     run.save(party.bottom)

@@ -65,7 +65,15 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
         greet_feature_party(link, hello, exchanges[link.peer])
         run.telling.status.log("connected", peer=link.peer, turn=exchanges[link.peer].complete)
 
-    desk = Desk(door.accept, greet, names, waiting=run.telling.waiting, alarm=run.telling.refused)
+    desk = Desk(
+        door.accept,
+        greet,
+        names,
+        waiting=run.telling.waiting,
+        wait=run.telling.patience,
+        alarm=run.telling.refused,
+        missing=lambda: door.missing,
+    )
     run.stack.enter_context(desk)
     session.connect(
         *(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import cast
 
 from tacit.company.folder import Folder
-from tacit.company.status import Telling
+from tacit.company.status import Status, Telling
 from tacit.progress import Trace
 from tacit.split import feature_run, label_run
 from tacit.split.feature_party import FeatureParty
@@ -24,6 +25,7 @@ def train(
     *,
     progress: Turned = silent,
     waiting: Waiting = lambda *_: None,
+    wait: float = math.inf,
     alarm: Alarm = lambda *_: None,
     trace: Trace = silent,
     after_restore: tuple[str, str] | None = None,
@@ -37,6 +39,7 @@ def train(
         party: a party of your own, over the rows of `folder.align()`; made of party.toml if not given.
         progress: told after each turn.
         waiting: told while a peer lets us wait.
+        wait: how many seconds a peer is waited for that is not there; then it is a `GaveUpError`.
         alarm: told of everything that was refused: the peer, the field, the reason.
         trace: told of each point that a turn passes.
         after_restore: who lets the run go on from a folder that is an older copy, or whose count of what was sent is
@@ -44,7 +47,11 @@ def train(
     """
     folder = Folder.at(folder)
     check_promise(folder, party.protect if isinstance(party, LabelParty) else None)
-    with started(folder, lambda status: Telling(status, waiting, alarm, trace), progress, after_restore) as run:
+
+    def telling(status: Status) -> Telling:
+        return Telling(status, waiting, alarm, trace, patience=wait)
+
+    with started(folder, telling, progress, after_restore) as run:
         if folder.config.role == "label":
             return label_run.train_label(run, cast("LabelParty | None", party))
         return feature_run.train_features(run, cast("FeatureParty | None", party))

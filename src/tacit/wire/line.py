@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -11,7 +12,14 @@ from types import TracebackType
 from typing import Self
 
 from tacit.contracts import Link, Message
-from tacit.errors import LinkError, ProtocolError, RefusedError, TacitError
+from tacit.errors import (
+    DiskFullError,
+    GaveUpError,
+    LinkError,
+    ProtocolError,
+    RefusedError,
+    TacitError,
+)
 from tacit.wire.codec import control, read_control
 from tacit.wire.network_link import NetworkLink
 
@@ -28,13 +36,33 @@ _FIRST, _LONGEST, _GROWTH = 0.1, 10.0, 1.7  # seconds between two attempts to co
 STOPPED = RefusedError("stopped", "")
 """All that a peer hears where an error ends a command, whatever the error: see `leave`."""
 
+GAVE_UP = {
+    "interrupted": "it was interrupted",
+    "disk": "its disk is full",
+    "wait": "it has waited for as long as it was told to",
+    "limit": "its own limit keeps its embeddings at home",
+    "ended": "its own limit has ended this run",
+    "partner": "another party has given up",
+}
+"""Causes that a peer hears, so that it need not wait. None hangs on labels, units, or what was sent of them before."""
+
 
 class _Clock:
-    """How long nothing has come, told once a second."""
+    """How long nothing has come, told once a second, and how long a peer was not there, which may be too long."""
 
-    def __init__(self, peer: str, waiting: Waiting, now: Callable[[], float]) -> None:
-        self._peer, self._waiting, self._now = peer, waiting, now
+    def __init__(self, peer: str, waiting: Waiting, now: Callable[[], float], wait: float = math.inf) -> None:
+        self._peer, self._waiting, self._now, self._wait = peer, waiting, now, wait
+        self._gone = now()
         self.restart()
+
+    def lost(self) -> None:
+        """From now on there is no link."""
+        self._gone = self._now()
+
+    def alone(self) -> None:
+        """Give up where there has been no link for longer than one waits."""
+        if self._now() - self._gone > self._wait:
+            raise given_up(self._peer, self._wait)
 
     def restart(self) -> None:
         self._since = self._told = self._now()
@@ -62,6 +90,10 @@ def refused_by(message: Message, peer: str) -> RefusedError | LinkError:
     except ProtocolError as error:
         said = {"reason": str(error)}
     field, reason = plain(said.get("field", "?"), 100), plain(said.get("reason", "?"), 2000)
+    if field == GaveUpError.FIELD:
+        why = GAVE_UP.get(reason, "it does not say why")
+        remedy = "agree on another `run` in contract.toml" if reason == "ended" else _LATER
+        return GaveUpError("partner", f"{peer} gave up: {why}; {remedy}")
     if field == STOPPED.field:
         return LinkError(f"{peer} has stopped, and its owner knows why: ask there")
     return RefusedError(field, f"{peer} refused to go on, about {field!r}: {reason}")
@@ -70,6 +102,40 @@ def refused_by(message: Message, peer: str) -> RefusedError | LinkError:
 def plain(words: object, most: int) -> str:
     """At most so many characters of what a peer said, each of which only shows."""
     return "".join(letter if letter.isprintable() else "?" for letter in str(words)[:most])
+
+
+_LATER = "what is done is kept, and the same command, given again on both sides, resumes"
+
+
+def given_up(peer: str, wait: float) -> GaveUpError:
+    """The error where one has waited for a peer for as long as one wants to, in seconds."""
+    return GaveUpError("wait", f"{peer} was not there for {wait:g} s, which is as long as --wait says: {_LATER}")
+
+
+def gave_up(cause: str) -> RefusedError:
+    """What a peer hears of a cause of `GAVE_UP`. That of a limit is a feature party's: labels' limits are silent."""
+    return RefusedError(GaveUpError.FIELD, cause)
+
+
+def words_of(error: BaseException | None) -> RefusedError | None:
+    """What a peer hears of whatever ends a command; None for nothing.
+
+    It hears what is wrong with its own words (`RefusedError`), and that this side gave up, for a cause of `GAVE_UP`. Of
+    all else it hears that this side has stopped: a cause could reveal labels, units, or what was sent before. Its owner
+    hears the cause at home. Where a link broke nothing is said: it is made again.
+    """
+    cause: str | None = None
+    if isinstance(error, GaveUpError):
+        cause = error.cause
+    elif isinstance(error, KeyboardInterrupt):
+        cause = "interrupted"
+    elif isinstance(error, DiskFullError):
+        cause = "disk"
+    if cause is not None:
+        return gave_up(cause)
+    if isinstance(error, RefusedError):
+        return error
+    return STOPPED if isinstance(error, Exception) and not isinstance(error, LinkError) else None
 
 
 def last_words(link: Link, error: RefusedError, heard: Callable[[], bool] = lambda: True) -> None:
@@ -87,17 +153,13 @@ def last_words(link: Link, error: RefusedError, heard: Callable[[], bool] = lamb
 def leave(
     links: Iterable[Link], error: BaseException | None, say: Callable[[Link, RefusedError], None] = last_words
 ) -> None:
-    """End links. The one place where whatever escapes from a command becomes words for a peer.
-
-    It hears what is wrong with its own words (`RefusedError`), and of all else that this side has stopped: a cause
-    could reveal labels, units, or what was sent before. Its owner hears the cause at home. Where a link broke, or
-    somebody interrupts a command, nothing is said: it goes on later.
-    """
+    """End links. The one place where whatever escapes from a command becomes words for a peer: those of `words_of`."""
+    words = words_of(error)
     for link in links:
-        if not isinstance(error, Exception) or isinstance(error, LinkError):
+        if words is None:
             link.close()
         else:
-            say(link, error if isinstance(error, RefusedError) else STOPPED)
+            say(link, words)
 
 
 @contextmanager
@@ -123,6 +185,7 @@ class Dialer:
         greet: Callable[[Link], None],  # does the handshake and asks again; a `RefusedError` where they can't go on
         *,
         waiting: Waiting = lambda *_: None,
+        wait: float = math.inf,  # seconds without a link after which it gives up
         jitter: random.Random | None = None,  # of the pauses: several parties do not come all at once
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
@@ -130,7 +193,7 @@ class Dialer:
         self.peer = peer
         self.reconnects = -1  # the first connection is none
         self._connect, self._greet = connect, greet
-        self._clock = _Clock(peer, waiting, now)
+        self._clock = _Clock(peer, waiting, now, wait)
         self._jitter = jitter or random.SystemRandom()
         self._sleep, self._now = sleep, now
         self._pause = _FIRST
@@ -162,7 +225,7 @@ class Dialer:
                 self._rest(str(error))
                 continue
             if message is None:
-                self._clock.tell("no answer yet")
+                self._clock.tell("connected, and at work on its answer")
             elif message.kind == "refusal":
                 self.close()
                 said = refused_by(message, self.peer)
@@ -208,6 +271,7 @@ class Dialer:
         if self._link is not None:
             self._link.close()
             self._link = None
+            self._clock.lost()
 
     def reach(self) -> Link:
         """A greeted link, which the caller closes, as soon as there is one."""
@@ -240,6 +304,7 @@ class Dialer:
         while (left := end - self._now()) > 0:
             self._sleep(min(left, TICK))
             self._clock.tell(why)
+            self._clock.alone()
 
 
 class Arrivals:
@@ -291,11 +356,14 @@ class Desk:
         *,
         waiting: Waiting = lambda *_: None,
         alarm: Alarm = lambda *_: None,
+        wait: float = math.inf,  # seconds for which a peer may be missing
+        missing: Callable[[], str] = lambda: "not connected",  # what there is to say about a peer that is not there
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._accept, self._greet, self._waiting, self._now = accept, greet, waiting, now
-        self.alarm = alarm
+        self._accept, self._greet, self._now = accept, greet, now
+        self.alarm, self.missing = alarm, missing
         self.links: dict[str, Link | None] = dict.fromkeys(peers)
+        self._clocks = {peer: _Clock(peer, waiting, now, wait) for peer in self.links}
         self.connections = 0
 
     def __enter__(self) -> Self:
@@ -306,7 +374,7 @@ class Desk:
 
     def line(self, peer: str) -> DeskLine:
         """The line to one feature party."""
-        return DeskLine(self, peer, _Clock(peer, self._waiting, self._now))
+        return DeskLine(self, peer, self._clocks[peer])
 
     def poll(self, timeout: float) -> None:
         """Let in whoever is at the door, or comes in this time."""
@@ -354,6 +422,7 @@ class Desk:
         link, self.links[peer] = self.links[peer], None
         if link is not None:
             link.close()
+            self._clocks[peer].lost()
 
     def close(self) -> None:
         """End all links."""
@@ -387,7 +456,13 @@ class DeskLine:
             message = self.look()
             if message is not None:
                 return message
-            self._clock.tell("not connected" if self.link is None else "connected, but nothing comes")
+            self._clock.tell(self._desk.missing() if self.link is None else "connected, and at work on its part")
+            self.there()
+
+    def there(self) -> None:
+        """Give up where this party has been missing for longer than one waits."""
+        if self.link is None:
+            self._clock.alone()
 
     def look(self) -> Message | None:
         """The next message, or None where none comes for a moment."""
@@ -406,6 +481,9 @@ class DeskLine:
             return None
         if message is not None and message.kind == "refusal":
             said = refused_by(message, self.peer)
+            if isinstance(said, GaveUpError):
+                self._desk.drop(self.peer)
+                raise said
             self._desk.alarm(self.peer, said.field if isinstance(said, RefusedError) else STOPPED.field, str(said))
             self._desk.drop(self.peer)
             return None
@@ -417,3 +495,4 @@ class DeskLine:
         if self.link is not None:
             last_words(self.link, error)
             self._desk.links[self.peer] = None
+            self._clock.lost()

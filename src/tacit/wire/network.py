@@ -31,6 +31,10 @@ HANDSHAKE_SECONDS = 10.0  # who does not finish TLS in that time does not stay
 
 _FILES = 3  # of a link: its socket, and a pipe
 _LEFT = 32  # connections of strangers that there is room for, whoever has links
+_UNPINNED = (
+    "not connected, but somebody showed a certificate that is not pinned or has expired: where the peer has a new one, "
+    "compare fingerprints by phone, then `tacit trust` it with --replace"
+)
 WELCOME = b"tacit link 2"  # the listener's first frame, and its answer to the same one; another answer says why not
 
 
@@ -58,6 +62,7 @@ class Server:
         self.accept = self._arrivals.accept
         self._strangers: dict[Opening, float] = {}  # until when each may take, the longest here first
         self._known: dict[Opening, str] = {}  # those of them that have shown a pinned certificate: whose it is
+        self.missing = "not connected"  # what there is to say about a peer that is not there
         self._over = False
         self._listener = bound(address, identity.name)
         self.address = f"{address.rpartition(':')[0]}:{self._listener.getsockname()[1]}"  # as really bound
@@ -144,7 +149,9 @@ class Server:
                 self._admit(stranger, self._known[stranger], said)
         except BlockingIOError:  # it is gone again, or takes nothing, and then it will not come to an end in time
             return
-        except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError):  # TLS has told the other side why
+        except (OSError, EOFError, ValueError, KeyError, RuntimeError, MemoryError) as error:  # TLS has told it why
+            if isinstance(error, ssl.SSLCertVerificationError | KeyError):
+                self.missing = _UNPINNED
             with suppress(OSError, ValueError):  # with something unread, closing it would take its last words along
                 stranger.listen()
             self._drop(stranger)

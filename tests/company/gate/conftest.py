@@ -56,8 +56,8 @@ class Companies:
             (folder / file).write_text(text)
         return self
 
-    def unset(self, key):
-        path = self.airline / "party.toml"
+    def unset(self, key, folder=None):
+        path = (folder or self.airline) / "party.toml"
         path.write_text(re.sub(rf"(?m)^{key} =.*\n", "", path.read_text()))
         return self
 
@@ -87,15 +87,16 @@ class Companies:
             align_rows(folder, own, id=name.encode().hex(), seed=1, digest="00")
         return self
 
-    def train(self, airline=lambda point: None, airport=lambda point: None, patience=60):
+    def train(self, airline=lambda point: None, airport=lambda point: None, patience=60, *, alone=True):
         """Both train at the same time; each is started again when it is killed. What they return or raise.
 
-        Who waits for a peer that has ended is ended as well, and has raised `LeftAloneError`.
+        Who waits for a peer that has ended is ended as well, and has raised `LeftAloneError`, unless it hears that by
+        itself.
         """
         over = threading.Event()
 
         def waiting(peer, seconds, why):
-            if over.is_set():
+            if alone and over.is_set():
                 raise LeftAloneError(why)
 
         def one(folder, trace):

@@ -14,7 +14,7 @@ from tacit.cli import app, main
 from tacit.company.agreed import agree
 from tacit.company.audit import audit_run
 from tacit.company.folder import Folder
-from tacit.errors import LimitError, LinkError, RefusedError, StorageError, UsageError
+from tacit.errors import GaveUpError, LimitError, LinkError, RefusedError, StorageError, UsageError
 from tacit.report import seals
 from tacit.split import gates
 from tacit.split.gate import decisions
@@ -302,12 +302,21 @@ def test_a_stop_is_final_and_the_peer_is_told_that_not_why(gated):
 
 def test_a_feature_party_that_stops_says_so(gated):
     gated.set(airport='limit = 0.1\non_limit = "stop"')
-    airline, airport = gated.train()
+    airline, airport = gated.train(alone=False)
     assert isinstance(airport, LimitError)
-    assert type(airline).__name__ == "LeftAloneError", "it may wait for one that goes on"
-    told = [one for one in gated.lines(gated.airline, "log.jsonl") if one["event"] == "refused"]
-    assert [one["field"] for one in told] == ["run"]
-    assert "airport has ended this run" in told[0]["reason"]
+    assert isinstance(airline, GaveUpError)
+    assert "airport gave up: its own limit has ended this run; agree on another `run`" in str(airline)
+
+
+def test_where_a_feature_party_pauses_its_partner_need_not_wait_and_both_go_on_under_another_limit(gated):
+    gated.set(airport="limit = 0.1")
+    airline, airport = gated.train(alone=False)
+    assert isinstance(airport, LimitError)
+    assert isinstance(airline, GaveUpError)
+    assert "airport gave up: its own limit keeps its embeddings at home" in str(airline)
+    gated.unset("limit", gated.airport)
+    for outcome in gated.train():
+        assert not isinstance(outcome, Exception), outcome
 
 
 # --- limits that come and go -----------------------------------------------------------------------------------------
