@@ -84,7 +84,7 @@ def init(
     )
     told = {"name": name, "role": role, "folder": str(path), "fingerprint": mark, "certificate": certificate}
     used = "".join(f"\n  {key:<12}{', '.join(names)}" for key, names in columns.items() if names)
-    used += "".join(f"\n  not used    {column}: {why}" for column, why in left_out.items())
+    used += "".join(f"\n  not used    {column or repr(column)}: {why}" for column, why in left_out.items())
     words = (
         f"{name} is a {'label' if role == 'label' else 'feature'} party now, in {path}.\n"
         f"{f'{chr(10)}Its columns, as party.toml says them:{used}{chr(10)}' if used else ''}"
