@@ -77,9 +77,9 @@ def test_a_short_command_and_a_quiet_one_say_nothing(clock, capsys):
 
 def test_waiting_has_no_end(clock, capsys):
     with one_bar(quiet=False, first="begin", now=clock) as show:
-        clock.now += 6
-        show("waiting for airport, 6 s (not connected)", 0, 0)
-    assert capsys.readouterr().err == "tacit: waiting for airport, 6 s (not connected)\n"
+        clock.now += 31
+        show("waiting for airport, 31 s (not connected)", 0, 0)
+    assert capsys.readouterr().err == "tacit: waiting for airport, 31 s (not connected)\n"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

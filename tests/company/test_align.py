@@ -237,7 +237,7 @@ def test_a_peer_that_differs_is_refused_by_the_field_in_plain_characters(compani
 def test_rows_that_are_named_by_other_numbers_of_columns_are_told_so(companies):
     airline, _ = companies
     said = {"protocol": PROTOCOL, "version": __version__, "contract": airline.contract.digest, "purpose": "align"}
-    with pytest.raises(RefusedError, match="airline names a row by '1' columns, and airport by '2': both must name"):
+    with pytest.raises(RefusedError, match="airline names a row by 1 columns, and airport by 2: both must name"):
         greeted(airline, control("hello", 0, {**said, "id columns": "2"}))
 
 

@@ -145,7 +145,7 @@ def said_hello(
             if field == "id columns":
                 raise RefusedError(
                     field,
-                    f"{folder.config.name} names a row by {here} columns, and {link.peer} by {there}: "
+                    f"{folder.config.name} names a row by {here} columns, and {link.peer} by {there[1:-1]}: "
                     f"{_REMEDIES[field]}",
                 )
             remedy = _REMEDIES.get(
