@@ -65,6 +65,17 @@ def test_a_stranger_gets_no_link_and_is_told_why(server, stranger):
     join(server).close()  # the right one still gets in
 
 
+def test_who_waits_is_told_that_somebody_showed_a_certificate_that_is_not_pinned(server):
+    assert server.missing == "not connected"
+    with pytest.raises(RefusedError):
+        join(server, identity=certificates.create("airport"))
+    until = time.monotonic() + SECONDS  # the stranger hears it first
+    while server.missing == "not connected" and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "somebody showed a certificate that is not pinned" in server.missing
+    assert "`tacit trust`" in server.missing
+
+
 @pytest.mark.parametrize("pinned", [certificates.create("airline"), OTHER], ids=["same name", "other"])
 def test_a_server_that_is_not_the_pinned_one_is_not_talked_to(server, pinned):
     with pytest.raises(RefusedError, match=f"should show the certificate {certificates.fingerprint(pinned.cert_pem)}"):
