@@ -70,7 +70,7 @@ def test_nobody_is_there(time):
     assert line.recv().step == 3
     whys = [why for _, _, why in told]
     assert whys[0] == "not connected"
-    assert whys[-1] == "connected, but nothing comes"
+    assert whys[-1] == "connected, and at work on its part"
     assert [seconds for _, seconds, _ in told] == sorted(seconds for _, seconds, _ in told)
 
 

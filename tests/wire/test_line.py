@@ -155,7 +155,7 @@ def test_waiting_is_told_about_once_a_second_whatever_there_is_to_wait_for(time)
     assert all(1.0 - 1e-6 <= gap <= 1.0 + 2 * TICK for gap in gaps)  # also in a pause of ten seconds
     assert all(seconds == pytest.approx(when - began) for _, seconds, _, when in told)
     assert {peer for peer, *_ in told} == {"label"}
-    assert {why for _, _, why, _ in told} == {"no answer yet", "nobody listens"}
+    assert {why for _, _, why, _ in told} == {"connected, and at work on its answer", "nobody listens"}
 
 
 def test_the_seconds_of_a_wait_begin_with_it(time):
