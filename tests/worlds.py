@@ -25,8 +25,9 @@ import torch
 from tacit.align.ids import read_ids
 from tacit.company import meeting
 from tacit.company.align import align
-from tacit.company.aligned import aligned
+from tacit.company.aligned import aligned, counted_facts
 from tacit.company.audit import find_run
+from tacit.company.facts import SPLIT_RUN, SplitRun
 from tacit.company.folder import Folder
 from tacit.contracts import Link, Message
 from tacit.errors import LinkError, RefusedError
@@ -62,7 +63,8 @@ alignment.smallest_set = 10
 cut.widths.airport = 4
 minimum.gradient.name = "none"
 """
-MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6 }'
+EXCHANGE = 'mode = "one_shot"\nalignment.smallest_set = 10\nexchange.bits = 3\n'
+MATCHED = 'protect.gradient = { name = "matched", leak_auc = 0.6, visits = 8 }'
 QUICK = 'learn = { learner = "linear" }\n'
 SIZES = "align.allow_edits = true\nalign.runs_a_month = 1000\n"
 OWN = 'categorical = [], numeric = ["plane"]'
@@ -157,29 +159,45 @@ class World:
         return list(labels)
 
     def live(self, made: Companies, setting: Setting) -> None:
-        """Give these rows a history: what was paid for some or all of them before, and who they were then."""
+        """Give these rows a history: what was paid for some or all of them before, and who they were then.
+
+        And a split run in which they went out, or none.
+        """
         draw = np.random.default_rng([self.seed, 1])
         before = str(draw.choice(["nothing", "less", "all", "all of one", "all of others"]))
-        if before == "nothing" or setting.way == "split":
-            return
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("TACIT_STATE", state_of(made.path / "airline"))
-            folder = made.folder("airline")
-            rows = aligned(folder)
-            answers = Answers(folder, rows, flips(0.6))
-            with answers._book() as book:
-                keys, units = one_shot_label._keys(folder, answers.contract, rows, book)
-                some = units == units[draw.integers(PICKED)] if before == "all of one" else keys == keys
-                some = some.all(axis=1)
-                labels = np.full(PICKED, -1) if answers.target.classes != 2 else answers.target.values
-                given = Rows(keys[some], units[some], labels[some].astype(np.int64))
-                terms = answers._terms()
-                if before == "less" and setting.label == "late":
-                    book.release("before", given, flips(0.6), replace(terms, run="before"))
-                else:  # the budget has no room for another column's labels beside it
-                    book.release("before", given, flips(0.75), replace(terms, run="before", label="another"))
+            if draw.random() < 0.5:
+                folder = made.folder("airline")
+                older = SplitRun("ab", "older", aligned(folder).id, setting.label, "matched(leak_auc=0.6, visits=8)", 2)
+                with counted_facts(folder, SPLIT_RUN) as facts:
+                    facts.enter(older)
+            if before != "nothing":
+                path = made.path / "airline" / "contract.toml"
+                agreed = path.read_text()
+                if setting.way == "split":
+                    path.write_text(f"{EXCHANGE}{agreed.split('loss')[0]}")
+                self._pay(made, setting, draw, before)
+                path.write_text(agreed)
         if before == "all of others":
             change(made, {"person": [f"q{one}" for one in draw.integers(0, PICKED, PICKED)]})
+
+    def _pay(self, made: Companies, setting: Setting, draw: np.random.Generator, before: str) -> None:
+        """Enter an earlier exchange in the airline's book."""
+        folder = made.folder("airline")
+        rows = aligned(folder)
+        answers = Answers(folder, rows, flips(0.6))
+        with answers._book() as book:
+            keys, units = one_shot_label._keys(folder, answers.contract, rows, book)
+            some = units == units[draw.integers(PICKED)] if before == "all of one" else keys == keys
+            some = some.all(axis=1)
+            labels = np.full(PICKED, -1) if answers.target.classes != 2 else answers.target.values
+            given = Rows(keys[some], units[some], labels[some].astype(np.int64))
+            terms = answers._terms()
+            if before == "less" and setting.label == "late":
+                book.release("before", given, flips(0.6), replace(terms, run="before"))
+            else:  # the budget has no room for another column's labels beside it
+                book.release("before", given, flips(0.75), replace(terms, run="before", label="another"))
 
 
 def change(made: Companies, columns: Mapping[str, list[Any]]) -> None:
@@ -199,17 +217,16 @@ def change(made: Companies, columns: Mapping[str, list[Any]]) -> None:
 
 @dataclass
 class Heard:
-    """All that a partner gets, in its order: links and messages; when; and how its command ended."""
+    """All that a partner gets, in its order: links and messages; and how its command ended."""
 
     messages: list[tuple[object, ...]] = field(default_factory=list)
     raw: bytes = b""
     ended: str = ""  # with which error, if with any
-    times: list[float] = field(default_factory=list)  # of the messages, in seconds since the link that they came over
 
     def on(self, link: Link) -> Link:
         """Listen on a link."""
-        recv, begun = link.recv, time.perf_counter()
-        self._note(begun, "link", link.peer)
+        recv = link.recv
+        self.messages.append(("link", link.peer))
 
         def heard(timeout: float | None = None) -> Message | None:
             message = recv(timeout)
@@ -217,16 +234,12 @@ class Heard:
                 said = message.payload.numpy().tobytes()
                 words = said if message.kind == "refusal" else b""
                 shape = tuple(message.payload.shape), str(message.payload.dtype)
-                self._note(begun, message.kind, message.step, *shape, len(message.rows), words)
+                self.messages.append((message.kind, message.step, *shape, len(message.rows), words))
                 self.raw += said
             return message
 
         link.recv = heard  # type: ignore[method-assign]
         return link
-
-    def _note(self, begun: float, *what: object) -> None:
-        self.messages.append(what)
-        self.times.append(time.perf_counter() - begun)
 
 
 def copied(made: Companies, path: Path) -> Companies:

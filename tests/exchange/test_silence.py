@@ -83,7 +83,7 @@ def test_its_owner_alone_hears_of_rows_that_could_not_be_paid_for_and_of_those_t
     told = CliRunner().invoke(app, ["status", "--folder", str(private.path / "airline")]).output
     assert "3 aligned rows are no longer in the table" in told
     assert f"{status['unpaid']:,} rows had no room in the budget" in told
-    for name in ("report.json", "report.html"):
+    for name in ("report.json", "report.html", "label_bound.json"):
         shown = (private.run("airline") / name).read_text()
         assert "no longer in the table" not in shown
         assert "unpaid" not in shown

@@ -8,7 +8,7 @@ import torch
 from tacit.contracts import Message
 from tacit.errors import GaveUpError, LinkError, ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import CONTROL, Limit
-from tacit.wire.line import Desk, gave_up, refusal, refused_by
+from tacit.wire.line import STOPPED, Desk, gave_up, refusal, refused_by
 from tests.memory_links import links
 from tests.wire.lines import Link, Time, dialer, gradient
 
@@ -58,6 +58,26 @@ def test_each_party_has_a_line_of_its_own(time):
     assert (made.connections, alarms) == (2, [])
     made.close()
     assert (one.closed, two.closed) == (1, 1)
+
+
+def test_an_error_while_one_is_greeted_is_told_to_that_one_as_to_all_others(time):
+    one, two = Link(time, peer="one"), Link(time, peer="two")
+
+    def greet(link):
+        if link is two:
+            raise StorageError("the label of row 7 is 1")
+
+    def both():
+        with made:
+            made.poll(0.0)
+            made.poll(0.0)
+
+    made, _ = desk(time, one, two, greet=greet)
+    with pytest.raises(StorageError):
+        both()
+    for link in (one, two):
+        assert [bytes(message.payload) for message in link.sent] == [bytes(refusal(STOPPED).payload)]
+        assert link.closed
 
 
 def test_nobody_is_there(time):

@@ -12,7 +12,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +90,10 @@ class Ids:
     hashes: NDArray[np.uint8]  # of the ids, all different. (kept, 32) uint8
     rows: NDArray[np.int64]  # the row of each in the table, from 0. (kept,) int64
     report: IdReport  # what became of all rows
+    # the hashes of what other columns call these rows, and their rows, by the columns, once they were asked for
+    names: dict[tuple[str, ...], tuple[NDArray[np.uint8], NDArray[np.int64]]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -155,9 +159,11 @@ class Reading:
             if len(kept):
                 full = batch[kept]
                 self.example = self.example or tuple(_readable(part) for part in full.row(0))
-                self.numbers += _count(full, lambda text: text.str.contains(_DIGITS), pl.all_horizontal)
-                self.spaces += _count(full, lambda text: text != text.str.strip_chars())
-                self.zeros += _count(full, lambda text: text.str.contains(_ZEROS))
+                texts = full.select(name for name, dtype in block.schema.items() if not dtype.is_numeric())
+                digits = _count(texts, lambda text: text.str.contains(_DIGITS), pl.all_horizontal)
+                self.numbers += digits if texts.width else len(full)
+                self.spaces += _count(texts, lambda text: text != text.str.strip_chars())
+                self.zeros += _count(texts, lambda text: text.str.contains(_ZEROS))
                 yield self._hashed(full, rows), rows
             self.missing += len(batch) - len(kept)
             self.total += len(batch)
@@ -207,9 +213,9 @@ class Reading:
         return values.cast(pl.Int64)
 
     def _hashed(self, batch: pl.DataFrame, rows: NDArray[np.int64]) -> bytearray:
-        columns, found = [self._encoded(column) for column in batch], bytearray()
+        columns, found, begun = [self._encoded(column) for column in batch], bytearray(), _BASE.copy
         for place, parts in enumerate(zip(*columns, strict=True)):
-            state = _BASE.copy()
+            state = begun()
             for part in parts:  # each with its length, so that no two tuples look alike
                 if len(part) > LONGEST:
                     raise DataError(
@@ -224,7 +230,7 @@ class Reading:
         if column.dtype == pl.Binary:
             yield from column
             return
-        for text in column:
+        for text in column.to_list():
             if not text.isascii() and not unicodedata.is_normalized("NFC", text):
                 self.recomposed += 1
                 yield unicodedata.normalize("NFC", text).encode()

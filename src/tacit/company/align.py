@@ -26,7 +26,7 @@ from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids, read_ids
-from tacit.align.sources import Source
+from tacit.align.sources import Source, columns_in
 from tacit.company.aligned import Aligned, Log, aligned, alignment_of, copy_table, counted_facts, has_begun, store
 from tacit.company.check import check_table
 from tacit.company.facts import ALIGNMENT
@@ -103,7 +103,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
         progress("reading ids", 0, 0)
         own = read_ids(source, columns)
         report(str(own.report))
-        if data is None:
+        if data is None or (folder.config.data is not None and set(folder.table.columns) <= {*columns_in(source)}):
             check_table(folder, source, own)
         limits = alignment_limits()
         with best_engine() if cluster is None else cluster_engine(cluster) as engine:

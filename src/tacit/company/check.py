@@ -99,8 +99,7 @@ def problems(folder: Folder, source: Source, own: Ids | None = None) -> Iterator
         check_columns(source, names)
         yield from _looked_through(folder, source, names, units)
         if own is not None and table.coin_id and table.coin_id != table.ids:
-            for _ in names_of(source, table.coin_id, own):
-                pass
+            names_of(source, table.coin_id, own)
     except TacitError as error:
         yield error
 
@@ -251,30 +250,33 @@ def _exchanged_labels(folder: Folder) -> _Look:
     return _Look(lambda block, rows: labels.add(block[column], rows), labels.check)
 
 
-def names_of(source: Source, columns: Sequence[str], own: Ids) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """The hashes of what some columns call each row that can be aligned, with the rows' numbers, block by block.
+def names_of(source: Source, columns: Sequence[str], own: Ids) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The hashes of what some columns call each row that can be aligned, with the rows' numbers; they are read once.
 
-    Such a row without a name, or with that of another one, is a `DataError` at the end.
+    Such a row without a name, or with that of another one, is a `DataError`.
     """
+    if (known := own.names.get(tuple(columns))) is not None:
+        return known
     usable = np.zeros(own.report.total, np.bool_)
     usable[own.rows] = True
     reading, seen, at_rows = Reading(source, columns), bytearray(), bytearray()
     for some, at in reading.blocks():
         kept = usable[at]
-        hashes = np.frombuffer(some, np.uint8).reshape(len(at), -1)[kept]
-        seen += hashes[:, :16].tobytes()
+        seen += np.frombuffer(some, np.uint8).reshape(len(at), -1)[kept].tobytes()
         at_rows += at[kept].tobytes()
-        yield hashes, at[kept]
+    hashes = np.frombuffer(seen, np.uint8).reshape(-1, 32)
     rows = np.frombuffer(at_rows, np.int64)
     usable[rows] = False
     if usable.any():
         row = int(usable.argmax())
         raise DataError(_known_by(columns, f"row {row} of {source} has none: fill it in, or leave the row out"))
-    _, repeated, example = distinct(np.frombuffer(seen, np.uint8).reshape(-1, 16))
+    _, repeated, example = distinct(hashes)
     if example is not None:
         both = " and ".join(str(rows[place]) for place in example)
         wrong = f"rows {both} of {source} have the same, and {repeated} names are in several rows"
         raise DataError(_known_by(columns, wrong))
+    own.names[tuple(columns)] = hashes, rows
+    return hashes, rows
 
 
 def _known_by(columns: Sequence[str], wrong: str) -> str:

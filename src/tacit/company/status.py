@@ -175,7 +175,9 @@ def gone_before(folder: Path) -> dict[str, Any]:
 
 def cause(error: Exception) -> str:
     """Why a run has stopped, for its owner alone."""
-    return str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, TacitError):
+        return str(error)
+    return f"{type(error).__name__}: {error}: give the same command again, and report this where it comes again"
 
 
 def paces(path: Path) -> list[dict[str, Any]]:

@@ -111,8 +111,8 @@ def keys_of(folder: Folder, rows: Aligned, columns: Sequence[str], keyed: Callab
     if tuple(columns) == folder.table.ids:
         keys[found.own.rows] = keyed(found.own.hashes)
     else:
-        for hashes, at in names_of(folder.data, columns, found.own):
-            keys[at] = keyed(hashes)
+        hashes, at = names_of(folder.data, columns, found.own)
+        keys[at] = keyed(hashes)
     there, all_keys = found.rows >= 0, rows.keys.copy()
     all_keys[there] = keys[found.rows[there]]
     return all_keys

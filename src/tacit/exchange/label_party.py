@@ -87,15 +87,17 @@ def train_label(
         "seed": str(config.training.seed),
     }
     guard(where / "guard.json", facts)  # what must be the same whenever the run goes on
-    answers = Answers(folder, rows, mechanism, restored)
-    prepared = made_once(where, _ANSWERS, lambda path: _prepare(answers, telling, path), telling.trace)
+    prepared = made_once(
+        where, _ANSWERS, lambda path: _prepare(Answers(folder, rows, mechanism, restored), telling, path), telling.trace
+    )
     received = received_of(folder, rows, telling.trace)
     if not (where / "closed").exists():
         flips = None if mechanism is None else torch.from_numpy(np.load(prepared / "flips.npy"))
-        done = _meet(answers, flips, received, telling)
+        done = _meet(folder, rows, mechanism, flips, received, telling)
         if done >= set(contract.feature_parties):  # else the door is opened again at the next start, for a while
             write_json(where / "closed", {"time": time.time()})
     telling.gone(rows.missing)
+    answers = Answers(folder, rows, mechanism, restored)
     label_bound = answers.label_bound()
     write_json(where / "label_bound.json", label_bound.as_dict())
     names = ("auc", "odds", "total_auc", "total_odds", "rows", "unit", "beside")
@@ -258,15 +260,18 @@ def _keys(
 # --- the exchange ----------------------------------------------------------------------------------------------------
 
 
-def _meet(answers: Answers, flips: torch.Tensor | None, received: Received, telling: ExchangeTelling) -> set[str]:
+def _meet(
+    folder: Folder, rows: Aligned, mechanism: Mechanism | None, flips: torch.Tensor | None, received: Received,
+    telling: ExchangeTelling,
+) -> set[str]:  # fmt: skip
     """Answer the feature parties until all embeddings are here; who has said that it has heard so.
 
-    Nothing but answers and acknowledgements leaves.
+    Nothing but answers and acknowledgements leaves, and no labels are in memory meanwhile.
     """
-    folder, contract, rows = answers.folder, answers.contract, answers.rows
+    contract = folder.one_shot
     names = contract.feature_parties
-    mechanism = {} if answers.mechanism is None else answers.mechanism.parameters()
-    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", mechanism)
+    said = {} if mechanism is None else mechanism.parameters()
+    greeting = Greeting(contract.run, contract.digest, rows.id, rows.digest, folder.config.name, "label", said)
     with ExitStack() as stack:
         limits = label_limits(rows.count, Form(contract.exchange.bits, contract.exchange.numbers))
         door = stack.enter_context(server(folder, contract, limits))
@@ -291,7 +296,7 @@ def _meet(answers: Answers, flips: torch.Tensor | None, received: Received, tell
             telling.trace(f"{answer.kind} answered")
             what = _LEFT.get(answer.kind)
             if what is not None:
-                count = 0 if answer.kind == "acknowledgement" else answers.train
+                count = 0 if answer.kind == "acknowledgement" else contract.train_count(rows.count)
                 telling.left(what, name, count, answer.payload.nbytes)
                 telling.trace(f"{answer.kind} logged")
 

@@ -393,6 +393,9 @@ class Desk:
             link.close()
         except LinkError:
             link.close()
+        except Exception as error:  # it ends the command: who is being greeted hears that as all others do
+            leave([link], error, self._refuse)
+            raise
         else:
             self.drop(link.peer)  # a party talks over one link, the newest
             self.links[link.peer] = link

@@ -65,8 +65,7 @@ class Marvell(Knobbed):
         if running.step < self.warmup:
             usable = torch.zeros_like(usable)
         variances, left = self._solved(batch, moments, usable)
-        if batch.rows.device.type != "cpu" or bool((own.count < 1.5).any()):
-            variances = _for_lacking(variances, own.count, moments.packed, batch.squares, batch.scale)
+        variances = _for_lacking(variances, own.count, moments.packed, batch.squares, batch.scale)
         noise = source.normal(batch.rows.shape, dtype=batch.rows.dtype, device=batch.rows.device)
         shaped, power, left, peak = _shaped(
             noise, batch, running.peak, moments.packed, usable, variances, left, self.sum_kl
@@ -75,12 +74,15 @@ class Marvell(Knobbed):
         return Drawn(shaped, following, power, model_figures(left, usable))
 
     def _solved(self, batch: Batch, moments: Moments, usable: Tensor) -> tuple[Tensor, Tensor]:
-        """Variances (stack, 2 along|across, 2 negative|positive) and the sumKL they leave; any where not usable."""
+        """Variances (stack, 2 along|across, 2 negative|positive) and the sumKL they leave; any where not usable.
+
+        What is not usable is solved all the same, with other numbers: when an answer comes would else tell of it.
+        """
         width = batch.rows.shape[-1]
         if usable.device.type == "cpu" and usable.numel() == 1:  # Python floats are faster than tensors of one element
-            if not bool(usable):
-                return torch.zeros(1, 2, 2, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
             (u, v), (q, p), gap = moments.spread[0].tolist(), moments.count[0].tolist(), float((moments.gap**2).sum())
+            if not bool(usable):
+                (u, v), (q, p), gap = (1.0, 2.0), (1.0, 1.0), 1.0
             a = solve(u, v, width, gap, p / (p + q), **self._budget(gap))
             if self.search == "papers":
                 a = solve(u, v, width, gap, p / (p + q), power=papers_power(a.power, gap))
