@@ -12,6 +12,9 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.exchange.train import train_one_shot
+from tacit.exchange.way import problem
+from tacit.report.document import Leak, Report
+from tacit.report.seals import write_report
 from tests.exchange.companies import Companies, table
 
 ROWS, PICKED = 1500, 900
@@ -58,6 +61,22 @@ def test_from_the_door_to_the_last_acknowledgement_nothing_of_labels_can_be_open
     outcome = trained(made, trace=trace)
     assert len(shut) == 3
     assert "test_auc" in outcome.figures
+
+
+def test_what_is_measured_of_labels_closes_no_door(tmp_path):
+    """The partner knows which of its rows were sent as they are: were these too many, it could ask about one more."""
+    made = companies(tmp_path)
+    trained(made)
+    folder, where = made.folder("airline"), made.run("airline")
+    report = Report.model_validate_json((where / "report.json").read_bytes())
+    measured = report.model_copy(update={"verdict": "broken"})
+    write_report(measured, where)
+    assert problem(folder, where, measured) is None
+    bounded = measured.model_copy(
+        update={"worst": Leak(attack="label bound", on="exchange", value=0.8, low=0.8, high=0.8)}
+    )
+    write_report(bounded, where)
+    assert "its limit is broken" in str(problem(folder, where, bounded))
 
 
 @pytest.fixture(name="private")

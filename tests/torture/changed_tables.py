@@ -279,7 +279,7 @@ def _files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
 
 
-def _scores(world: World, folder: Path) -> dict[int, float]:
+def _scores(world: World, folder: Path, match: str) -> dict[int, float]:
     """The scores of all rows of the label party's table as it is now, by id; None where there is none."""
     (source,) = (folder / "airline").glob("data.*")
     asked = folder / f"asked{source.suffix}"
@@ -287,8 +287,8 @@ def _scores(world: World, folder: Path) -> dict[int, float]:
     one = pl.read_parquet(source) if source.suffix == ".parquet" else pl.read_csv(source)
     one = one[kept]
     one.write_parquet(asked) if source.suffix == ".parquet" else one.write_csv(asked)
-    how = "\n".join(["keyed", str(asked), str(folder / "scores.parquet")])
-    world.both(folder, "predict", airline=how, airport="\n".join(["keyed"]))
+    how = "\n".join([match, str(asked), str(folder / "scores.parquet")])
+    world.both(folder, "predict", airline=how, airport=match)
     found = pl.read_parquet(folder / "scores.parquet")
     return dict(zip(found["id"].cast(pl.Int64).to_list(), found["score"].to_list(), strict=True))
 
@@ -304,7 +304,8 @@ def _as_before(found: dict[int, float], before: dict[int, float], change: str, s
 def _predict(world: World, change: str, side: str, way: Way) -> None:
     folder, reference = world.copied(world.trained(way)), world.copied(world.trained(way))
     changed(folder, change, side)
-    _as_before(_scores(world, folder), _scores(world, reference), change, side)
+    match = ("private", "keyed")[list(CHANGES).index(change) % 2]
+    _as_before(_scores(world, folder, match), _scores(world, reference, match), change, side)
 
 
 def _serve(world: World, change: str, side: str, way: Way) -> None:
