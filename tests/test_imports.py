@@ -109,3 +109,21 @@ def test_the_check_sees_a_forbidden_import(tmp_path):
     assert imported_parts(bad) == {"audit", "wire"}
     bad.write_text("from tacit.align._columns import Moments\nfrom tacit.split._frames import read\n")
     assert private_imports(bad, "split") == ["tacit.align._columns.Moments"]
+
+
+OWN = (
+    "labels", "disk", "made_once", "align/cache", "align/tables", "align/ids", "align/sources", "align/sql",
+    "align/encoder", "align/_columns", "align/directory", "company/check", "company/facts", "company/aligned",
+    "company/departures", "company/shipments", "company/split_history", "split/gate", "split/gates", "split/record",
+)  # fmt: skip
+"""What reads a party's own table, its books, and what it keeps of them."""
+
+
+def test_what_reads_a_partys_own_data_raises_nothing_that_a_peer_is_told():
+    """Words of a `RefusedError` cross the wire, and after a `LinkError` a link is made again."""
+    told = {"RefusedError", "LinkError", "GaveUpError"}
+    for name in OWN:
+        where = ROOT / name
+        for path in where.glob("*.py") if where.is_dir() else [where.with_suffix(".py")]:
+            names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+            assert not names & told, path

@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import shutil
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from tacit.align.arrays import mapped
 from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder
 from tacit.align.ids import read_ids
+from tacit.company.departures import row_keys
 from tacit.company.folder import Folder, create
 from tacit.labels.book import open_book
 from tests.companies import contract
@@ -231,6 +233,8 @@ def _train(world: World, change: str, side: str, way: Way) -> None:
     if change in SAME:
         for name in SIDES:
             _same(folder / name / "runs" / "small", reference / name / "runs" / "small", way)
+        if way == "one_shot":
+            check(_embedded(folder) == _embedded(reference), "the book has another row's embedding")
         check(figures[0] == figures[1], f"figures are {figures[0]}, and were {figures[1]}")
     check(abs(figures[0] - figures[1]) <= _CLOSE, f"test AUC is {figures[0]}, and was {figures[1]}")
 
@@ -258,6 +262,17 @@ def _booked(folder: Path, change: str) -> None:
     check(all(label == kept for _, label, kept in frozen), "a label was frozen for another row")
     check(not {who for who, _, _ in frozen} & (lost(change, "airline") if change else set()), "a label that is gone")
     check(len(stored) == sent, f"{len(stored)} labels are charged, and {sent} were sent")
+
+
+def _embedded(folder: Path) -> dict[int, bytes]:
+    """What the airport's book says was sent of each id."""
+    airport, truth = Folder(folder / "airport"), table("airport")
+    keys = map(bytes, row_keys(airport, read_ids(truth, "id").hashes))
+    with closing(sqlite3.connect(airport.path / "embeddings" / "book.sqlite")) as db:
+        sent = dict(db.execute("SELECT key, codes FROM sent"))
+    found = {who: sent.pop(key) for who, key in zip(truth["who"], keys, strict=True) if key in sent}
+    check(bool(found) and not sent, f"{len(sent)} embeddings of {len(found)} are of no row of the table")
+    return found
 
 
 def _figures(where: Path, way: Way) -> float:
