@@ -32,6 +32,19 @@ def test_a_head_learns_from_the_embedding(kind, made_up, codes):
     assert roc_auc_score(made_up.labels[made_up.train :], found) > 0.85
 
 
+@pytest.mark.parametrize("label", [0, 1])
+def test_of_one_class_every_head_is_a_constant(label, made_up, codes, tmp_path):
+    """scikit-learn's refuse one class; a training that ended so would tell a partner that picked the rows."""
+    labels = np.full(made_up.train, label)
+    labels[3:] = np.where(np.arange(made_up.train - 3) % 2, label, -1)  # the others have none
+    head = fit_head(LogisticRegression(), codes, made_up.inputs, labels, train=made_up.train, classes=2)
+    head.save(tmp_path)
+    for one in (head, load_head(tmp_path)):
+        found = one.predict(*rest(made_up, codes))
+        assert len(set(found.tolist())) == 1
+        assert abs(float(found[0]) - label) < 0.05
+
+
 @pytest.mark.parametrize("bits", [1, 3, 5])
 def test_a_network_makes_as_much_of_few_cells_beside_own_columns_as_trees_do(bits):
     draw, rows, train = np.random.default_rng(0), 6000, 3000

@@ -131,6 +131,8 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
     if not len(known):
         raise UsageError("no training row has a label: a head can't be fitted")
     target = true_target(labels[known], classes)
+    if kind not in HEADS and classes is not None and len(np.unique(target.values)) == 1:
+        kind = "trees"  # a constant: many models can't be fitted to one class, and the partner has picked the rows
     if kind == "trees":
         table = matrix(own, codes)[known]
         plain = unordered(own, _FEW_CODES)
