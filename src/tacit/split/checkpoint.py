@@ -67,7 +67,7 @@ def save(path: str | Path, state: Any, meta: Mapping[str, Any] | None = None, tu
     replaced(target, lambda file: write_at(file.fileno(), target, parts, 0))
 
 
-def load(path: str | Path, *, map_location: str | torch.device = "cpu") -> Checkpoint:
+def load(path: str | Path) -> Checkpoint:
     """Read a checkpoint, checked to the last byte, or raise a `StorageError`; never a part of it."""
     path = Path(path)
     with storing(path, "read"):
@@ -75,7 +75,7 @@ def load(path: str | Path, *, map_location: str | torch.device = "cpu") -> Check
         tensors = safetensors.torch.load_file(path)
     skeleton = json.loads(header["skeleton"])
     # Copies lie in torch's own memory, aligned as torch aligns it: the same numbers then give the same results.
-    placed = [tensors[str(number)].clone().to(map_location) for number in range(len(tensors))]
+    placed = [tensors[str(number)].clone() for number in range(len(tensors))]
     try:
         return Checkpoint(rebuild(skeleton["state"], placed), rebuild(skeleton["meta"], ()), skeleton["turn"])
     except StorageError as error:
