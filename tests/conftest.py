@@ -98,6 +98,7 @@ _SLOW = (
     "exchange/test_companies.py::test_labels_are_reissued_for_all_rows_at_the_price_of_all",
     "exchange/test_hostile.py::test_a_book_of_embeddings_that_goes_while_a_release_is_attacked_keeps_it_at_home",
     "exchange/test_features_attacked.py",
+    "exchange/test_companies.py::test_another_limit_and_withheld_columns_go_on_in_the_same_run",
     "exchange/test_companies.py::test_rows_of_one_person_count_together",
     "exchange/test_companies.py::test_three_classes",
     "exchange/test_companies.py::test_what_left_while_a_release_was_attacked_is_attacked_with_it",

@@ -20,6 +20,7 @@ from tacit.exchange import label_party as one_shot_label
 from tacit.exchange.common import every_row, own_inputs
 from tacit.exchange.feature_party import _row_keys
 from tacit.exchange.train import train_one_shot
+from tacit.labels.book import open_book
 from tacit.serve.halves import load_embedder, load_scorer
 
 from .companies import Companies, table
@@ -112,6 +113,31 @@ def test_a_limit_of_the_airport_keeps_what_tells_more_at_home(companies):
     assert "airport gave up: its own limit keeps its embeddings at home" in str(outcomes["airline"])
     assert not (companies.run("airport") / "release").exists()
     assert not list(companies.run("airline").glob("received/*"))
+
+
+def test_another_limit_and_withheld_columns_go_on_in_the_same_run(companies):
+    """No label is asked for again, and no row; what was sent is embedded later as it was, whatever is withheld then."""
+    columns = 'categorical = ["port"], numeric = ["wind", "rain"]'
+    quick = 'learn = { learner = "linear", withheld = %s }\n'
+    companies.set("airport", "limit = 0.01", columns, quick % "[]")
+    companies.align()
+    alignment = aligned(companies.folder("airport")).id
+    assert isinstance(companies.train()["airport"], LimitError)
+    flips = (companies.run("airport") / "flips" / "sent.npy").read_bytes()
+    companies.set("airport", "", columns, quick % '["wind"]')
+    sound(companies.train())
+    assert (companies.run("airport") / "flips" / "sent.npy").read_bytes() == flips
+    assert aligned(companies.folder("airport")).id == alignment
+    with closing(open_book(companies.path / "airline" / "coins", companies.folder("airline").secret)) as book:
+        assert len(book.summary().releases) == 1
+    codes, rows = np.load(companies.run("airport") / "release" / "codes.npy"), aligned(companies.folder("airport")).rows
+    own = pl.read_parquet(companies.path / "airport" / "data.parquet")
+    companies.set("airport", "", columns, quick % "[]")
+    assert np.array_equal(load_embedder(companies.path / "airport", "small").embed(own, rows), codes)
+    for limits, withheld in (("limit = 0.9", '["wind"]'), ("", "[]")):
+        companies.set("airport", limits, columns, quick % withheld)
+        with pytest.raises(UsageError, match="attacked and written down under"):
+            train_one_shot(companies.folder("airport"))
 
 
 def test_what_left_while_a_release_was_attacked_is_attacked_with_it(tmp_path):

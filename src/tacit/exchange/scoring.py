@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 
 from tacit.align.encoder import Encoder, Inputs
 from tacit.company.aligned import aligned
+from tacit.company.check import columns_of
 from tacit.company.folder import Folder
 from tacit.company.shipments import version_of
 from tacit.errors import UsageError
 from tacit.exchange.cells import Cells
 from tacit.exchange.common import run_id, threads_of
-from tacit.exchange.feature_party import shown
 from tacit.exchange.head import Head, load_head
 from tacit.exchange.label_party import received_of
 from tacit.exchange.learn import Bottom, load_bottom
+from tacit.exchange.releasing import shown
 from tacit.serve.halves import digest_of, encoded, trained_encoder
 
 _FEW = 1024  # rows
@@ -36,6 +37,7 @@ class ExchangeEmbedder:
     encoder: Encoder  # of its columns
     bottom: Bottom  # that was learnt
     cells: Cells  # of its numbers
+    withheld: tuple[str, ...]  # columns that it was not shown, whatever party.toml withholds now
     worst: float  # the most that decoders recovered of any column, before the training's release
     version: str  # digest of the embedding of the aligned rows, which both sides have
     digest: str  # of everything that decides an embedding
@@ -48,11 +50,12 @@ class ExchangeEmbedder:
         data = json.loads((where / "guard.json").read_bytes())["data"]
         encoder = trained_encoder(folder, where, data)
         bottom, cells = load_bottom(where / "learned"), Cells.read(about["cells"])
+        withheld = tuple(json.loads((where / "learned" / "withheld.json").read_bytes()))
         state = json.dumps([encoder.to_state(), cells.state()], sort_keys=True)
         return cls(
-            folder, encoder, bottom, cells, float(about["audit"]["worst"]),
+            folder, encoder, bottom, cells, withheld, float(about["audit"]["worst"]),
             version=version_of(run_id(contract, aligned(folder)), np.load(release / "codes.npy")),
-            digest=digest_of(state, bottom.digest, repr(shown_names(folder))),
+            digest=digest_of(state, bottom.digest, repr(withheld)),
         )  # fmt: skip
 
     @property
@@ -78,18 +81,14 @@ class ExchangeEmbedder:
         """The same of rows that are encoded already."""
         if not len(inputs):
             return np.empty((0, self.width), np.uint8)
-        numbers = self.bottom.embed(shown(self.folder, inputs), threads=_threads(self.folder, len(inputs)))
+        seen = shown(inputs, columns_of(self.folder).encoded, self.withheld)
+        numbers = self.bottom.embed(seen, threads=_threads(self.folder, len(inputs)))
         return self.cells.code(numbers)
 
 
 def _threads(folder: Folder, rows: int) -> int:
     """For a few rows one thread: several would wait for each other longer than they work."""
     return 1 if rows < _FEW else threads_of(folder)
-
-
-def shown_names(folder: Folder) -> tuple[str, ...]:
-    """The columns that the learner was not shown."""
-    return folder.config.learn.withheld
 
 
 @dataclass(frozen=True)

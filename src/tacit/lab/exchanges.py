@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from tacit.align.encoder import Columns, Inputs
-from tacit.config import Exchange
 from tacit.config.contract import MOST_BITS, WIDEST
 from tacit.errors import UsageError
 from tacit.exchange.cells import Cells, received_target
@@ -163,37 +162,44 @@ class Trying:
         """One setting."""
         world = self.world
         if setting.labels == "alone":
-            return Trial(self._figure(world.own, None), 0.5, 1.0)
+            return Trial(self.figure(setting), 0.5, 1.0)
         if setting.labels == "raw":
-            categorical, numeric = (
-                torch.cat(pair, 1) for pair in zip(world.own.tensors, world.rows.tensors, strict=True)
-            )
-            both = Inputs(categorical, numeric, (*world.own.cardinalities, *world.rows.cardinalities))
-            return Trial(self._figure(both, None), 1.0, math.inf, 1.0, 1.0, "sent as they are", 1.0)
+            return Trial(self.figure(setting), 1.0, math.inf, 1.0, 1.0, "sent as they are", 1.0)
         coin, codes, audit = self.released(setting)
         worst = next((one for one in audit.findings if one.counted), None)
         return Trial(
-            self._figure(world.own, codes), 0.5 if coin is None else coin.auc, 1.0 if coin is None else coin.odds,
+            self.figure(setting), 0.5 if coin is None else coin.auc, 1.0 if coin is None else coin.odds,
             audit.worst, audit.numbers, "" if worst is None else f"{worst.column}, {worst.question}",
             audit.conjunction.read.high if audit.conjunction is not None else 0.0,
         )  # fmt: skip
 
     def released(self, setting: Setting) -> tuple[Flips | None, NDArray[np.uint8], ReleaseAudit]:
         """The coin of the labels, what would be sent of each row, and the audit of that."""
-        world = self.world
-        coin = None if setting.labels == "none" else self._coin(setting.limit)
-        z, received = self._embedded(setting, coin)
-        smallest = min(setting.smallest, 0.5**setting.bits)
-        exchange = Exchange(bits=setting.bits, numbers=setting.numbers, smallest=smallest)
-        cells = Cells.fit(z[: world.train], bits=setting.bits, smallest=exchange.smallest, received=received)
-        codes, rows = cells.code(z), self.search.attack_rows
+        world, rows = self.world, self.search.attack_rows
+        coin = None if setting.labels == "none" else self.coin(setting.limit)
+        codes = self.codes(setting)
         audit = attack_release(
             codes, world.rows, world.columns, train=world.train, seed=self.seed, threads=self.threads,
             known_rows=rows, judged_rows=rows,
         )  # fmt: skip
         return coin, codes, audit
 
-    def _coin(self, limit: float) -> Flips:
+    def codes(self, setting: Setting) -> NDArray[np.uint8]:
+        """What would be sent of all rows, in cells.  (rows, numbers)"""
+        coin = None if setting.labels == "none" else self.coin(setting.limit)
+        z, received = self._embedded(setting, coin)
+        smallest = min(setting.smallest, 0.5**setting.bits)
+        return Cells.fit(z[: self.world.train], bits=setting.bits, smallest=smallest, received=received).code(z)
+
+    def sent(self, coin: Flips) -> NDArray[np.int64]:
+        """What is sent of the training rows' labels."""
+        world = self.world
+        truth = np.asarray(world.target.values[: world.train], np.int64)
+        secret = hashlib.sha256(f"coins of tacit choose {self.seed}".encode()).digest()
+        coins = Coins(secret, column="label", definition=world.target.definition, epoch=0)
+        return coins.draw(coin, counted_keys(np.arange(world.train)), truth)
+
+    def coin(self, limit: float) -> Flips:
         """For the class that is rare, where odds say that there may be one."""
         rare = "neither" if self.search.odds is None else "positive" if self.world.share < 0.5 else "negative"
         return flips(limit, self.search.odds, rare=rare)
@@ -206,10 +212,7 @@ class Trying:
             if coin is None:
                 bottom: Bottom = pca.fit(rows, setting.numbers, seed=self.seed)
             else:
-                truth = np.asarray(world.target.values[: world.train], np.int64)
-                secret = hashlib.sha256(f"coins of tacit choose {self.seed}".encode()).digest()
-                coins = Coins(secret, column="label", definition=world.target.definition, epoch=0)
-                sent = coins.draw(coin, counted_keys(np.arange(world.train)), truth)
+                sent = self.sent(coin)
                 received = received_target(sent, coin)
                 made = self.search.learner
                 made = learner(made) if isinstance(made, str) else made
@@ -217,9 +220,13 @@ class Trying:
             self._bottoms[key] = bottom, bottom.embed(world.rows, threads=self.threads), received
         return self._bottoms[key][1:]
 
-    def _figure(self, own: Inputs, codes: NDArray[np.uint8] | None) -> float:
-        """The AUC on test rows of a head on true labels, own columns and what was sent."""
-        world = self.world
+    def figure(self, setting: Setting) -> float:
+        """The AUC on test rows of a head on true labels, own columns and what would be sent."""
+        world, own = self.world, self.world.own
+        codes = self.codes(setting) if setting.labels in ("none", "flips") else None
+        if setting.labels == "raw":
+            categorical, numeric = (torch.cat(pair, 1) for pair in zip(own.tensors, world.rows.tensors, strict=True))
+            own = Inputs(categorical, numeric, (*own.cardinalities, *world.rows.cardinalities))
         head = fit_head(
             self.search.head, codes, own, world.target.values, train=world.train, seed=self.seed, threads=self.threads
         )
