@@ -71,7 +71,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="N")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE")
     given = parser.parse_args(words)
-    kept = json.loads(given.out.read_text())["before"] if given.before is None else {"commit": COMMIT, "test_auc": {}}
+    kept: dict[str, Any] = (
+        json.loads(given.out.read_text())["before"] if given.before is None else {"commit": COMMIT, "test_auc": {}}
+    )
     now: dict[str, Any] = {}
     for name, seed, trying in _tried({"adult": given.adult, "credit": given.credit}, given.seeds):
         figures = {setting: trying.figure(SETTINGS[setting]) for setting in SETTINGS}

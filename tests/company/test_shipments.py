@@ -95,7 +95,7 @@ def test_many_rows_in_no_order_come_back_as_they_went(tmp_path, monkeypatch):
     )
     book.enter("one", keys[:600], shipment("a", 600), values[:600])
     about = replace(shipment("b", 500), run="run a")
-    book.add("two", about, [(keys[at : at + 50], values[at : at + 50]) for at in range(500, 1000, 50)])
+    book.add("two", about, [(keys[at : at + 50], values[at : at + 50], None) for at in range(500, 1000, 50)])
     left = book.before(keys, "new").embeddings
     assert np.array_equal(left["a"][:600, 1:], values[:600])
     assert (left["a"][:, 0] == np.where(np.arange(1000) < 600, 255, 0)).all()

@@ -12,11 +12,15 @@ import polars as pl
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
+from typer.testing import CliRunner
 
+from tacit.cli import app as cli
 from tacit.company.aligned import aligned
+from tacit.company.folder import Folder
 from tacit.company.shipments import Shipment, Shipments
 from tacit.errors import DataError, GaveUpError, LabelsError, LimitError, StorageError, UsageError
 from tacit.exchange import label_party as one_shot_label
+from tacit.exchange.checked import Checked, check_sent
 from tacit.exchange.common import every_row, own_inputs
 from tacit.exchange.feature_party import _row_keys
 from tacit.exchange.train import train_one_shot
@@ -61,6 +65,29 @@ def test_started_again_they_say_the_same_and_ask_nobody(trained):
     companies, outcomes = trained
     again = train_one_shot(companies.folder("airline"))
     assert (again.figures, again.alone) == (outcomes["airline"].figures, outcomes["airline"].alone)
+
+
+def test_every_cell_that_was_sent_is_compared_with_what_its_rows_columns_give(trained, tmp_path):
+    companies, _ = trained
+    shutil.copytree(companies.path / "airport", tmp_path / "airport")
+    folder, table_file = Folder(tmp_path / "airport"), tmp_path / "airport" / "data.parquet"
+    book = Shipments(folder.path / "embeddings")
+    assert check_sent(folder, book) == Checked(1500, 0, 0, 0)
+    own = pl.read_parquet(table_file)
+    wind = pl.when(pl.int_range(pl.len()) == 0).then(pl.col("wind") + 0.01).otherwise(pl.col("wind"))
+    own.with_columns(wind).head(1498).write_parquet(table_file)
+    assert check_sent(folder, book) == Checked(1497, 1, 2, 0), "a row that changed, two that are gone"
+    shown = CliRunner().invoke(cli, ["ledger", "--folder", str(folder.path), "--check"])
+    assert "the cells of 1,497 rows are what their columns give" in " ".join(shown.output.split())
+    own.write_parquet(table_file)
+    with closing(sqlite3.connect(book.path)) as db, db:
+        db.execute("UPDATE sent SET codes = x'07' WHERE key = (SELECT key FROM sent WHERE codes = x'00' LIMIT 1)")
+    with pytest.raises(StorageError, match="its cells are not what they give"):
+        check_sent(folder, book)
+    with closing(sqlite3.connect(book.path)) as db, db:
+        db.execute("DELETE FROM sent WHERE key = (SELECT key FROM sent LIMIT 1)")
+    with pytest.raises(StorageError, match="1 rows too few or too many"):
+        check_sent(folder, book)
 
 
 def test_nothing_of_the_labels_but_flips_lies_with_the_airport(trained):
@@ -133,7 +160,7 @@ def test_another_limit_and_withheld_columns_go_on_in_the_same_run(companies):
     codes, rows = np.load(companies.run("airport") / "release" / "codes.npy"), aligned(companies.folder("airport")).rows
     own = pl.read_parquet(companies.path / "airport" / "data.parquet")
     companies.set("airport", "", columns, quick % "[]")
-    assert np.array_equal(load_embedder(companies.path / "airport", "small").embed(own, rows), codes)
+    assert np.array_equal(load_embedder(companies.path / "airport", "small").embed(own)[rows], codes)
     for limits, withheld in (("limit = 0.9", '["wind"]'), ("", "[]")):
         companies.set("airport", limits, columns, quick % withheld)
         with pytest.raises(UsageError, match="attacked and written down under"):

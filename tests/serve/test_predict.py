@@ -16,6 +16,7 @@ from tacit.company.folder import Folder
 from tacit.company.shipments import Shipments
 from tacit.contracts import Message
 from tacit.errors import DataError, RefusedError, StorageError, UsageError
+from tacit.exchange.checked import Checked, check_sent
 from tacit.serve import conversation, predict_features, predict_label
 from tacit.serve.conversation import Telling
 from tacit.serve.predict import predict
@@ -67,6 +68,7 @@ def test_scores_are_those_of_both_halves_in_one_place_bit_for_bit(world):
     book = Shipments(world / "airport" / "embeddings")
     assert [one.rows for one in book.all()] == [900, 700]
     assert book.versions() == {1: 900}, "what had left in training leaves again as it was, and tells nothing new"
+    assert check_sent(Folder(world / "airport"), book) == Checked(900, 0, 0, 0)
 
 
 def test_privately_matched_and_without_a_fallback_as_csv(world):
@@ -90,7 +92,9 @@ def test_new_rows_of_another_table_are_entered_in_the_book(world):
         airport={"source": world / "table.parquet"},
     )  # fmt: skip
     assert done["airline"].joint == 50, done
-    assert Shipments(world / "airport" / "embeddings").versions() == {1: 950}
+    book = Shipments(world / "airport" / "embeddings")
+    assert book.versions() == {1: 950}
+    assert check_sent(Folder(world / "airport"), book) == Checked(900, 0, 50, 0), "another table's rows"
 
 
 def test_a_book_that_forgot_what_left_for_a_prediction_lets_nothing_leave(world):

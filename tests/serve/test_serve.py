@@ -14,6 +14,7 @@ from tacit.company.aligned import facts_of
 from tacit.company.facts import PREDICTION
 from tacit.company.folder import Folder
 from tacit.company.shipments import Shipments
+from tacit.exchange.checked import Checked, check_sent
 from tests.serve.files import copied, expected, to_score, together
 from tests.serve.online import settings
 from tests.torture.relay import Relay
@@ -176,7 +177,9 @@ def test_a_row_that_has_changed_is_entered_anew(world, start):
         assert time.monotonic() < end
     assert airport.stop() == 0
     assert sealed(world, "airport")[-1]["different"] == 2
-    assert Shipments(world / "airport" / "embeddings").versions() == {1: 899, 2: 1}
+    book = Shipments(world / "airport" / "embeddings")
+    assert book.versions() == {1: 899, 2: 1}
+    assert check_sent(Folder(world / "airport"), book) == Checked(1, 900, 0, 0)
 
 
 def test_a_split_training_has_no_fallback(split, tmp_path, start):

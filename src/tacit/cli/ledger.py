@@ -22,7 +22,7 @@ _CHARGES = 6  # lines of charges, the largest first
 def ledger(
     run: Run = None,
     folder: Folder = None,
-    check: Annotated[bool, flag("Draw every label that ever left again.", "--check")] = False,
+    check: Annotated[bool, flag("Work out again all labels and cells that ever left.", "--check")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -31,7 +31,8 @@ def ledger(
     First come alignments: each told a partner which of its ids are common. Of a label party it shows every release,
     and the bound that all of them together have come to, by unit; --check draws every bit that ever left again, from
     the secret and the frozen labels. Of a feature party it shows which embeddings left, and of how many rows in several
-    versions. Of either it shows what was sent for predictions.
+    versions; --check compares every cell that ever left with what the row's columns give, where these are as they were,
+    and counts the other rows. Of either it shows what was sent for predictions.
 
     Works while a training is going on. Exit code 2 where a book is damaged.
 
@@ -43,7 +44,8 @@ def ledger(
     party = party_of(run, folder)
     if not party.is_dir():
         raise UsageError(f"{party} is no folder: say whose ledger with --folder")
-    coins, shipped, predicted = _coins_of(party, check=check), _shipped_of(party), records_of(party, PREDICTION)
+    coins, shipped = _coins_of(party, check=check), _shipped_of(party, check=check)
+    predicted = records_of(party, PREDICTION)
     aligned = [one.model_dump() for one in alignments(records_of(party, ALIGNMENT))]
     if coins is None and shipped is None and not predicted and not aligned:
         raise UsageError(f"{party} has no ledger yet: an alignment makes one; say whose folder with --folder")
@@ -101,13 +103,19 @@ def _print_coins(told: dict[str, Any], *, quiet: bool) -> None:
         )
 
 
-def _shipped_of(party: Path) -> dict[str, Any] | None:
+def _shipped_of(party: Path, *, check: bool) -> dict[str, Any] | None:
     if not (party / "embeddings").exists():
         return None
     from tacit.company.shipments import Shipments
 
-    book = Shipments(party / "embeddings")
-    return {"shipments": [dataclasses.asdict(one) for one in book.all()], "versions": book.versions()}
+    book, checked = Shipments(party / "embeddings"), None
+    if check:
+        from tacit.company.folder import Folder
+        from tacit.exchange.checked import check_sent
+
+        checked = dataclasses.asdict(check_sent(Folder(party), book))
+    shipments = [dataclasses.asdict(one) for one in book.all()]
+    return {"shipments": shipments, "versions": book.versions(), "checked": checked}
 
 
 def _print_shipments(told: dict[str, Any]) -> None:
@@ -120,3 +128,9 @@ def _print_shipments(told: dict[str, Any]) -> None:
     for versions, count in told["versions"].items():
         many = "" if versions == 1 else ", each attacked together with those before it"
         console().print(f"{count:,} rows have left in {versions} version{'' if versions == 1 else 's'}{many}.")
+    if (checked := told["checked"]) is not None:
+        console().print(
+            f"Checked: the cells of {checked['same']:,} rows are what their columns give. Not to be compared: "
+            f"{checked['changed']:,} rows whose columns have changed since, {checked['gone']:,} that are not in the "
+            f"table, and {checked['others']:,} of runs whose model or columns are not here."
+        )

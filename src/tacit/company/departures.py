@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.align.encoder import Inputs
 from tacit.company.aligned import Log, counted_facts, facts_of
 from tacit.company.facts import ALIGNMENT, PREDICTION, SPLIT_RUN
 from tacit.company.folder import Folder
@@ -23,6 +24,7 @@ from tacit.labels.tally import Counted, Restored, Tally
 from tacit.report.exchanged import Departure
 from tacit.report.run_files import MARK, SERVED
 
+_SOME = 1 << 16  # rows at a time
 _EMBEDDINGS = Counted(
     "what this party ever sent of its columns in one exchange",
     "its book of embeddings has {} entries, and {} were made",
@@ -56,6 +58,16 @@ def counted_book(folder: Folder, restored: Restored | None = None) -> Iterator[S
 def row_keys(folder: Folder, hashes: NDArray[np.uint8]) -> Keys:
     """What the book calls rows with these hashes of their ids, in every run."""
     return keyed(hmac.digest(folder.secret, b"tacit embeddings 1", "sha256"), hashes, "row")
+
+
+def column_digests(folder: Folder, inputs: Inputs) -> Keys:
+    """By what the book knows rows again whose columns are as they were: a keyed digest of each encoded row."""
+    key, found = hmac.digest(folder.secret, b"tacit columns 1", "sha256"), []
+    for start in range(0, len(inputs), _SOME):
+        rows = inputs[start : start + _SOME]
+        parts = [np.ascontiguousarray(part.numpy()).view(np.uint8) for part in rows.tensors if part.shape[1]]
+        found.append(keyed(key, np.concatenate(parts, axis=1), "columns"))
+    return np.concatenate(found) if found else np.empty((0, 16), np.uint8)
 
 
 def predictions(folder: Folder) -> Log:

@@ -30,9 +30,13 @@ CREATE TABLE IF NOT EXISTS shipments (
     version TEXT NOT NULL, form TEXT NOT NULL, rows INTEGER NOT NULL, worst REAL NOT NULL, kind TEXT NOT NULL,
     UNIQUE (run_id, version));
 CREATE TABLE IF NOT EXISTS sent (
-    key BLOB NOT NULL, version TEXT NOT NULL, codes BLOB NOT NULL, PRIMARY KEY (key, version)) WITHOUT ROWID;
+    key BLOB NOT NULL, version TEXT NOT NULL, codes BLOB NOT NULL, columns BLOB, PRIMARY KEY (key, version)
+    ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS additions (version TEXT PRIMARY KEY, rows INTEGER NOT NULL) WITHOUT ROWID;
 """
+
+
+Batch = tuple[Keys, NDArray[Any], Keys | None]  # keys of rows, their numbers, and digests of their columns
 
 
 def version_of(run_id: str, values: NDArray[Any]) -> str:
@@ -49,7 +53,7 @@ class Shipment:
     run: str  # the contract's run
     partner: str  # who got it
     version: str  # of it; see `version_of`
-    form: str  # how many numbers of a row, in how many ranks, under how much noise
+    form: str  # how many numbers of a row, in how many cells
     rows: int  # how many
     worst: float  # the most that the audit before release found of any column, 0 to 1
     time: str = ""  # when it was entered
@@ -89,6 +93,8 @@ class Shipments:
             for statement in _TABLES.split(";"):
                 db.execute(statement)
             kept = {name for _, name, *_ in db.execute("PRAGMA table_info(shipments)")}
+            if "columns" not in {name for _, name, *_ in db.execute("PRAGMA table_info(sent)")}:
+                db.execute("ALTER TABLE sent ADD COLUMN columns BLOB")
         if "kind" not in kept:
             raise StorageError(
                 f"{self.path} is of an earlier version, and says too little of what was sent to attack it together "
@@ -100,10 +106,17 @@ class Shipments:
             raise sums_refused(self.path)
 
     def enter(
-        self, run_id: str, keys: Keys, shipment: Shipment, values: NDArray[Any], seen: Collection[str] | None = None
+        self,
+        run_id: str,
+        keys: Keys,
+        shipment: Shipment,
+        values: NDArray[Any],
+        seen: Collection[str] | None = None,
+        columns: Keys | None = None,
     ) -> bool:
         """Write down what is about to leave, values (rows, numbers) of rows with these keys; a version of a run once.
 
+        `columns` are digests of what the rows' columns were, by which `tacit ledger --check` knows them again.
         Whether it may leave: not where something has left of these rows that is in no version that the audit has
         `seen`, as in a run that overlaps with this one; then nothing is entered, and the audit is to be made again.
         None: it does not matter.
@@ -115,10 +128,10 @@ class Shipments:
             if seen is not None and _left(db, keys).keys() - {*seen}:
                 return False
             _enter(db, run_id, shipment)
-            _send(db, shipment, [(keys, values)])
+            _send(db, shipment, [(keys, values, columns)])
         return True
 
-    def add(self, run_id: str, shipment: Shipment, batches: Iterable[tuple[Keys, NDArray[np.uint8]]]) -> None:
+    def add(self, run_id: str, shipment: Shipment, batches: Iterable[Batch]) -> None:
         """Write down that further rows of a run are about to leave, some at a time, for they may be many; once.
 
         What has left of a row in this run before, number by number the same, is in the book already.
@@ -131,7 +144,9 @@ class Shipments:
             _enter(db, run_id, shipment)
             _send(db, shipment, batches, f"WHERE NOT EXISTS (SELECT 1 FROM sent s WHERE {same})")
 
-    def extend(self, run_id: str, shipment: Shipment, keys: Keys, values: NDArray[np.uint8]) -> None:
+    def extend(
+        self, run_id: str, shipment: Shipment, keys: Keys, values: NDArray[np.uint8], columns: Keys | None = None
+    ) -> None:
         """Write down that a few more rows are about to leave in a shipment that goes on, as while a party serves.
 
         What has left of a row in this run before, number by number the same, is in the book already. A row of which
@@ -140,10 +155,10 @@ class Shipments:
         same = "key = ?1 AND codes = ?2 AND version IN (SELECT version FROM shipments WHERE run = ?3)"
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
-            for key, row in zip(keys, values, strict=True):
-                about = (key.tobytes(), row.tobytes())
+            for place, (key, row) in enumerate(zip(keys, values, strict=True)):
+                about, digest = (key.tobytes(), row.tobytes()), None if columns is None else columns[place].tobytes()
                 if db.execute(f"SELECT 1 FROM sent WHERE {same}", (*about, shipment.run)).fetchone() is None:
-                    _add_to_a_shipment(db, run_id, shipment, *about)
+                    _add_to_a_shipment(db, run_id, shipment, *about, digest)
 
     def before(self, keys: Keys, run_id: str) -> Before:
         """What has left of these rows, in this run too.
@@ -165,6 +180,19 @@ class Shipments:
         asked = "SELECT run, partner, version, form, rows, worst, time FROM shipments ORDER BY id"
         with self._open() as db:
             return [Shipment(*one) for one in db.execute(asked)]
+
+    def sent(self, run: str) -> Iterator[tuple[bytes, bytes, bytes | None]]:
+        """Key, numbers and digest of the columns of each row that left in a run, once for each version."""
+        asked = "SELECT key, codes, columns FROM sent WHERE version IN (SELECT version FROM shipments WHERE run = ?)"
+        with self._open() as db:
+            yield from db.execute(asked, (run,))
+
+    def missing(self) -> int:
+        """How many rows the book has too few, or too many, of what left in trainings."""
+        there = "(SELECT COUNT(*) FROM sent s WHERE s.version = t.version)"
+        counted = f"SELECT SUM(ABS(rows - {there})) FROM shipments t WHERE form NOT LIKE '%, for %'"
+        with self._open() as db:
+            return int(db.execute(counted).fetchone()[0] or 0)
 
     @property
     def entries(self) -> int:
@@ -188,14 +216,16 @@ class Shipments:
             yield db
 
 
-def _add_to_a_shipment(db: sqlite3.Connection, run_id: str, shipment: Shipment, key: bytes, codes: bytes) -> None:
+def _add_to_a_shipment(
+    db: sqlite3.Connection, run_id: str, shipment: Shipment, key: bytes, codes: bytes, columns: bytes | None
+) -> None:
     """Enter a row in the first shipment of this name that has not got the row yet."""
     for number in itertools.count():
         version = shipment.version if not number else version_of(f"{shipment.version} {number}", np.empty(0))
         one = replace(shipment, version=version, rows=0)
         if not _entered(db, run_id, one):
             _enter(db, run_id, one)
-        added = db.execute("INSERT OR IGNORE INTO sent VALUES (?, ?, ?)", (key, version, codes)).rowcount
+        added = db.execute("INSERT OR IGNORE INTO sent VALUES (?, ?, ?, ?)", (key, version, codes, columns)).rowcount
         if added:
             db.execute("UPDATE shipments SET rows = rows + 1 WHERE run_id = ? AND version = ?", (run_id, version))
             more = "INSERT INTO additions VALUES (?, 1) ON CONFLICT (version) DO UPDATE SET rows = rows + 1"
@@ -218,23 +248,25 @@ def _enter(db: sqlite3.Connection, run_id: str, shipment: Shipment) -> None:
     db.execute(f"INSERT INTO shipments ({names}) VALUES ({marks})", (run_id, now, *facts, "embedding"))
 
 
-def _send(
-    db: sqlite3.Connection, shipment: Shipment, batches: Iterable[tuple[Keys, NDArray[Any]]], which: str = ""
-) -> None:
+def _send(db: sqlite3.Connection, shipment: Shipment, batches: Iterable[Batch], which: str = "") -> None:
     """Enter the values of rows, of which some may be left out, in SQL.
 
     In the order of their keys: in any other each is on another page of a large file, and most of the time goes there.
     """
-    db.execute("CREATE TEMP TABLE leaving (key BLOB, codes BLOB)")
-    for keys, values in batches:
+    db.execute("CREATE TEMP TABLE leaving (key BLOB, codes BLOB, columns BLOB)")
+    for keys, values, columns in batches:
         assert len(keys) == len(values)  # what is not in the book must not leave
         for start in range(0, len(keys), _SOME):
             part, size = slice(start, start + _SOME), values[:1].nbytes
             raw, codes = keys[part].tobytes(), values[part].tobytes()
-            each = ((raw[16 * at : 16 * at + 16], codes[size * at : size * at + size]) for at in range(len(raw) // 16))
-            db.executemany("INSERT INTO temp.leaving VALUES (?, ?)", each)
+            kept = None if columns is None else columns[part].tobytes()
+            each = (
+                (raw[at : at + 16], codes[size * at // 16 : size * (at + 16) // 16], kept and kept[at : at + 16])
+                for at in range(0, len(raw), 16)
+            )
+            db.executemany("INSERT INTO temp.leaving VALUES (?, ?, ?)", each)
     about = (shipment.version, shipment.run) if which else (shipment.version,)
-    every = f"SELECT key, ?1, codes FROM temp.leaving l {which} ORDER BY key, rowid"
+    every = f"SELECT key, ?1, codes, columns FROM temp.leaving l {which} ORDER BY key, rowid"
     db.execute(f"INSERT OR IGNORE INTO sent {every}", about)
     db.execute("DROP TABLE temp.leaving")
 

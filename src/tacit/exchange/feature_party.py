@@ -18,7 +18,7 @@ from tacit.align.encoder import Inputs
 from tacit.align.tables import inputs_digest
 from tacit.company.aligned import Aligned, pin
 from tacit.company.check import columns_of
-from tacit.company.departures import book_of, counted_book, go_on_predicting, row_keys
+from tacit.company.departures import book_of, column_digests, counted_book, go_on_predicting, row_keys
 from tacit.company.factories import load_factory
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial
@@ -330,7 +330,7 @@ def _enter(side: _Side, leaving: NDArray[np.uint8], worst: float, seen: list[str
     contract, version, keys = side.contract, version_of(side.run, leaving), _row_keys(side.folder, side.rows)
     shipment = Shipment(contract.run, contract.label_party, version, contract.exchange.form, len(leaving), worst)
     with counted_book(side.folder) as book:
-        return book.enter(side.run, keys, shipment, leaving, seen)
+        return book.enter(side.run, keys, shipment, leaving, seen, column_digests(side.folder, side.inputs))
 
 
 def _delivered(side: _Side, asking: Asking, codes: NDArray[np.uint8]) -> tuple[int, bool]:

@@ -160,12 +160,11 @@ class Trying:
 
     def tried(self, setting: Setting) -> Trial:
         """One setting."""
-        world = self.world
         if setting.labels == "alone":
             return Trial(self.figure(setting), 0.5, 1.0)
         if setting.labels == "raw":
             return Trial(self.figure(setting), 1.0, math.inf, 1.0, 1.0, "sent as they are", 1.0)
-        coin, codes, audit = self.released(setting)
+        coin, _, audit = self.released(setting)
         worst = next((one for one in audit.findings if one.counted), None)
         return Trial(
             self.figure(setting), 0.5 if coin is None else coin.auc, 1.0 if coin is None else coin.odds,

@@ -18,7 +18,7 @@ from tacit.align.directory import Directory
 from tacit.align.encoder import Inputs
 from tacit.align.ids import read_ids
 from tacit.company.aligned import aligned
-from tacit.company.departures import counted_book, predictions, row_keys
+from tacit.company.departures import column_digests, counted_book, predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import dial, said_hello
 from tacit.company.shipments import Shipment, version_of
@@ -78,8 +78,8 @@ class Answering:
         self.connected = False
         self.metrics = FeatureMetrics()
         self.refresh()
-        some = min(64, self.known)
-        self._embedded(self._known, np.arange(some))  # what can't be embedded is told before anybody is met
+        some = torch.from_numpy(self._known.rows[:64])
+        embedder.embed_inputs(self._known.inputs[some])  # what can't be embedded is told before anybody is met
         self._marks = Marks(folder, where)
         self.metrics.connected.set_function(lambda: self.connected)
         self.metrics.known.set_function(lambda: self.known)
@@ -144,19 +144,17 @@ class Answering:
         known = self._known
         places = known.places.rows(tokens)
         asked = np.flatnonzero(places >= 0)
-        values = self._embedded(known, places[asked])
+        inputs = known.inputs[torch.from_numpy(known.rows[places[asked]])]
+        values = self._embedder.embed_inputs(inputs)
         payload = np.zeros((len(tokens), 1 + self._embedder.width), np.uint8)
         payload[asked, 0] = 1
         payload[asked, 1:] = values
-        self._enter(row_keys(self._folder, known.hashes[places[asked]]), values, len(tokens))
+        self._enter(row_keys(self._folder, known.hashes[places[asked]]), values, inputs, len(tokens))
         self.metrics.rows.labels("yes").inc(len(asked))
         self.metrics.rows.labels("no").inc(len(tokens) - len(asked))
         return payload
 
-    def _embedded(self, known: _Known, places: NDArray[np.int64]) -> NDArray[np.uint8]:
-        return self._embedder.embed_inputs(known.inputs[torch.from_numpy(known.rows[places])])
-
-    def _enter(self, keys: Keys, values: NDArray[np.uint8], count: int) -> None:
+    def _enter(self, keys: Keys, values: NDArray[np.uint8], inputs: Inputs, count: int) -> None:
         """Put on record what is about to leave, and hold the budget.
 
         Rows that are not known here count in it as if they left, so that a refusal does not tell which are.
@@ -169,16 +167,16 @@ class Answering:
         self._account.take(count)
         if len(fresh):
             if self._embedder.booked is not None:
-                self._ship(*self._embedder.booked, keys[fresh], values[fresh])
+                self._ship(*self._embedder.booked, keys[fresh], values[fresh], inputs[torch.from_numpy(fresh)])
             self._marks.add(marks)
 
-    def _ship(self, form: str, worst: float, keys: Keys, values: NDArray[np.uint8]) -> None:
+    def _ship(self, form: str, worst: float, keys: Keys, values: NDArray[np.uint8], inputs: Inputs) -> None:
         """Into the book of embeddings, by which later releases are attacked together with what has left."""
         name = f"serving {self._embedder.version}"
         version = version_of(name, np.empty(0))
         shipment = Shipment(self._folder.terms.run, self._peer, version, f"{form}, for serving", 0, worst)
         with counted_book(self._folder) as book:
-            book.extend(name, shipment, keys, values)
+            book.extend(name, shipment, keys, values, column_digests(self._folder, inputs))
 
 
 # --- over however many links -----------------------------------------------------------------------------------------

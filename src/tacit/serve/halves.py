@@ -52,6 +52,10 @@ class Embedder(Protocol):
         """That a table of rows must have."""
 
     @property
+    def encoder(self) -> Encoder:
+        """Of the party's columns."""
+
+    @property
     def booked(self) -> tuple[str, float] | None:
         """The form in which rows enter the book of what was sent, and the most that was read of it, if any."""
 

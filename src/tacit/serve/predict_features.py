@@ -21,10 +21,10 @@ from tacit.align.directory import Directory
 from tacit.align.ids import Ids, distinct, read_ids
 from tacit.align.sources import blocks, check_columns
 from tacit.company.aligned import aligned
-from tacit.company.departures import counted_book, predictions, row_keys
+from tacit.company.departures import column_digests, counted_book, predictions, row_keys
 from tacit.company.folder import Folder
 from tacit.company.meeting import alignment_limits, meet
-from tacit.company.shipments import Shipment, version_of
+from tacit.company.shipments import Batch, Shipment, version_of
 from tacit.contracts import Link, Message
 from tacit.disk import storing
 from tacit.errors import DataError, RefusedError
@@ -39,7 +39,7 @@ from tacit.serve.conversation import (
     private_match,
     purpose,
 )
-from tacit.serve.halves import Embedder
+from tacit.serve.halves import Embedder, encoded
 from tacit.serve.job import Job, Matched, sent_rows, stored_rows
 from tacit.serve.record import charge_keyed, record
 from tacit.serve.tokens import SIZE, token_key, tokens_of
@@ -222,13 +222,18 @@ class Delivering:
         order = np.argsort(asked.rows)
         wanted, start, width = asked.rows[order], 0, 1 + self.embedder.width
         whole: NDArray[np.uint8] = new_file(fresh / "rows.bin", "uint8", [asked.count, width])
+        columns: NDArray[np.uint8] = new_file(fresh / "columns.bin", "uint8", [asked.count, SIZE])
         for block in blocks(self.source, list(self.embedder.columns)):
             here = slice(*np.searchsorted(wanted, [start, start + len(block)]))
             rows, at = wanted[here], order[here]
             if len(rows):
                 whole[at, 0] = 1
-                whole[at, 1:] = self.embedder.embed(block[rows - start], rows)
+                inputs = encoded(self.embedder.encoder, block[rows - start], rows)
+                whole[at, 1:] = self.embedder.embed_inputs(inputs)
                 let_go(whole)
+                if self.embedder.booked is not None:
+                    columns[at] = column_digests(self.folder, inputs)
+                    let_go(columns)
                 self.telling.progress("embedding", here.stop, asked.count)
             start += len(block)
         if file_facts(self.source) != self._facts["table"]:  # its rows stand elsewhere than its ids did
@@ -246,19 +251,21 @@ class Delivering:
                 run, sent.to, version_of(name, np.empty(0)), f"{form}, for a prediction", sent.known, worst
             )
             with counted_book(self.folder) as book:
-                book.add(name, shipment, self._batches(asked, whole))
+                columns = stored_rows(path.with_name("columns.bin"), asked.count, SIZE)
+                book.add(name, shipment, self._batches(asked, whole, columns))
             self.telling.trace("entered")
         record(
             self.folder, run=self.where.name, job=sent.job, what="embeddings", to=sent.to, rows=sent.rows,
             known=sent.known, bytes=sent.size, version=version, match=self.match, asked=asked.id, sha256=digest,
         )  # fmt: skip
 
-    def _batches(self, asked: Matched, whole: NDArray[np.uint8]) -> Iterator[tuple[Keys, NDArray[Any]]]:
-        """What the book calls the rows that are known, and their embeddings."""
+    def _batches(self, asked: Matched, whole: NDArray[np.uint8], columns: NDArray[np.uint8]) -> Iterator[Batch]:
+        """What the book calls the rows that are known, their embeddings, and digests of their columns."""
         for start in range(0, asked.count, _SOME):
             rows, some = asked.rows[start : start + _SOME], whole[start : start + _SOME]
             known = np.flatnonzero(rows >= 0)
             if len(known):
                 at = np.searchsorted(self.ids.rows, rows[known])
-                yield row_keys(self.folder, self.ids.hashes[at]), np.asarray(some[known, 1:])
+                digests = np.asarray(columns[start : start + _SOME][known])
+                yield row_keys(self.folder, self.ids.hashes[at]), np.asarray(some[known, 1:]), digests
                 let_go(whole)
