@@ -75,6 +75,14 @@ def test_without_labels_all_numbers_are_cut_in_equal_shares():
     assert [np.bincount(number).tolist() for number in codes.T] == [[ROWS // 8] * 8] * 3
 
 
+def test_equal_shares_hold_the_smallest_cell_where_values_are_equal():
+    values = np.repeat([0.0, 1.0, 2.0, 3.0], [480, 40, 1480, 2000])[:, None]
+    codes = Cells.fit(values, bits=3, smallest=0.02).code(values)
+    assert np.bincount(codes[:, 0]).tolist() == [520, 1480, 2000], "40 equal rows join the smaller of their neighbours"
+    assert np.bincount(Cells.fit(values, bits=3, smallest=0.125).code(values)[:, 0]).tolist() == [520, 1480, 2000]
+    assert np.bincount(Cells.fit(values, bits=2, smallest=0.2).code(values)[:, 0]).tolist() == [2000, 2000]
+
+
 def test_only_the_first_number_is_cut_by_what_is_received():
     z, received = drawn()
     both = np.concatenate([z, np.random.default_rng(3).normal(size=(ROWS, 1))], axis=1)

@@ -59,7 +59,7 @@ class Cells:
             received: what was received of their labels; None cuts the first number in equal shares as well.
         """
         z, most = _checked(z), 1 << bits
-        edges = [_equal_shares(column, most) for column in z.T]
+        edges = [_equal_shares(column, most, smallest) for column in z.T]
         if received is not None:
             edges[0] = _informative(z[:, 0], received, most, smallest)
         return cls(bits, tuple(edges))
@@ -99,11 +99,21 @@ class Cells:
         return cls(bits, edges)
 
 
-def _equal_shares(column: Numbers, most: int) -> tuple[float, ...]:
-    """Edges such that each cell has about as many rows; equal values share one."""
+def _equal_shares(column: Numbers, most: int, smallest: float) -> tuple[float, ...]:
+    """Edges such that each cell has about as many rows; equal values share one, and what is left too small is merged
+    with the smaller of its neighbours.
+    """
     ordered = np.sort(column)
     wanted = np.ceil(np.arange(1, most) * (len(ordered) / most)).astype(np.intp)
-    return _between(ordered, np.searchsorted(ordered, ordered[np.minimum(wanted, len(ordered) - 1)]))
+    edges = list(_between(ordered, np.searchsorted(ordered, ordered[np.minimum(wanted, len(ordered) - 1)])))
+    while edges:
+        sizes = np.diff([0, *np.searchsorted(ordered, edges), len(ordered)])
+        least = int(sizes.argmin())
+        if sizes[least] >= math.floor(smallest * len(ordered)):
+            break
+        before = least == len(edges) or (least > 0 and sizes[least - 1] <= sizes[least + 1])
+        edges.pop(least - before)
+    return tuple(edges)
 
 
 def _between(ordered: Numbers, places: NDArray[np.intp]) -> tuple[float, ...]:

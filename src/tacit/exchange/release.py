@@ -63,7 +63,7 @@ def attack_release(  # each setting of the attack by name; most callers leave mo
     """Read rows back from what is about to be sent about them.
 
     Args:
-        codes: the embedding of each row as it would leave: ranks, or floating numbers.  (rows, width)
+        codes: the embedding of each row as it would leave: cells, or floating numbers.  (rows, width)
         inputs: the rows.
         columns: the names of their columns.
         train: how many rows, the first ones, the embedding was learnt on; the others are test rows.
