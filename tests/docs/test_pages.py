@@ -100,7 +100,7 @@ def test_the_airports_limit_is_the_same_in_demo_template_and_tutorial():
     for mode in ("one_shot", "split"):
         assert f"\nlimit = {FEATURE_LIMIT} " in party_template("features", "airport", mode=mode)
     tutorial = (ROOT / "docs" / "tutorial-one-shot.md").read_text()
-    assert f'role = "features"\nlimit = {FEATURE_LIMIT}\n' in tutorial
+    assert f"`limit = {FEATURE_LIMIT}`" in tutorial
 
 
 def test_the_index_names_every_tutorial_and_how_to():
