@@ -28,6 +28,8 @@ from tacit.labels.flips import Flips, flips
 from tacit.labels.target import Target, figures
 from tacit.progress import Progress
 
+_LABEL_FREE = 8  # numbers of a row where no label is sent
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -74,13 +76,13 @@ class Search:
         if self.seeds < 1 or self.attack_rows < 1000:
             raise UsageError("at least one seed is needed, and 1000 rows that decoders know")
 
-    def settings(self) -> Iterator[Setting]:
-        """What sends no label first."""
+    def settings(self, columns: int) -> Iterator[Setting]:
+        """What sends no label first, with numbers enough to be worth something without any, of so many columns."""
         yield Setting("alone")
-        for labels, limits in (("none", (0.5,)), ("flips", self.limits)):
-            for limit in limits:
-                for numbers in self.numbers:
-                    yield from (Setting(labels, limit, bits, numbers) for bits in self.bits)
+        yield Setting("none", 0.5, MOST_BITS, min(_LABEL_FREE, columns))
+        for limit in self.limits:
+            for numbers in self.numbers:
+                yield from (Setting("flips", limit, bits, numbers) for bits in self.bits)
         yield Setting("raw", 1.0)
 
 
@@ -140,7 +142,7 @@ class Point:
 
 def try_all(world: World, search: Search, *, threads: int = 1, progress: Progress = lambda *_: None) -> list[Point]:
     """Every setting with every seed."""
-    settings = list(search.settings())
+    settings = list(search.settings(sum(part.shape[1] for part in world.rows.tensors)))
     found: dict[Setting, list[Trial]] = {setting: [] for setting in settings}
     for seed in range(search.seeds):
         trying = Trying(world, search, seed, threads)
