@@ -210,7 +210,9 @@ def decoded(album: Album, names: Sequence[str], folder: Path, report: Count) -> 
                     file.write(found)
                 report(start + len(chunk), len(names))
 
-    if not pixels.exists() or pixels.stat().st_size != 3 * SIZE * SIZE * len(names):
+    if pixels.exists() and pixels.stat().st_size == 3 * SIZE * SIZE * len(names):
+        report(len(names), len(names))
+    else:
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
         replaced(pixels, write)
