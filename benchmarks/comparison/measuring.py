@@ -199,7 +199,7 @@ def demonstrated() -> dict[str, Any]:
             acts.append([])
         if line.startswith("Report of act 2"):
             break
-        if acts:
+        if acts and (line.strip() or len(acts[-1]) > 1):  # no empty line behind the title
             acts[-1].append(line.rstrip())
     return {
         "acts": ["\n".join(lines).strip("\n") for lines in acts], "seconds": round(took, 1),

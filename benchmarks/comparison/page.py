@@ -38,7 +38,7 @@ def pages(document: Document) -> dict[str, str]:
     readme, tutorial = "README.md", "docs/tutorial-ten-minutes.md"
     acts = document.get("demo", {}).get("acts", [])
     blocks = {f"act_{place}": f"```text\n{act}\n```" for place, act in enumerate(acts, start=1)}
-    cut = "\n\n".join(_head(act) for act in acts)
+    cut = "\n\n".join(_head(act) for act in acts[1:])
     mine = {"comparison": table(document), "demo": f"```text\n{cut}\n```", "claims": judged()}
     return {
         "docs/images/comparison.svg": drawn(document),

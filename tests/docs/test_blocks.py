@@ -81,7 +81,6 @@ NOT_RUN = {
         "tacit train --folder bank --wait 10m": TWO,
         "tacit align --run august --folder airline": TWO,
         "tacit predict new.parquet --out scores.parquet --folder airline": ELSEWHERE,
-        "tacit audit --messages messages.npz --out report": ELSEWHERE,
     },
     "howto-align-large-tables.md": {
         "tacit align --cluster 10.0.0.1:6379 --folder airline": MACHINES,

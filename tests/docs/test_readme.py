@@ -75,6 +75,14 @@ def test_the_picture_is_drawn_from_the_same_file_for_light_and_dark_ground(docum
     assert "docs/images/comparison.svg" in README
 
 
+def test_acts_are_shown_as_the_demo_printed_them(document):
+    shown = README.partition("<!-- table: demo -->")[2].partition("<!-- end -->")[0].splitlines()
+    printed = [line for act in document["demo"]["acts"] for line in act.splitlines()]
+    acts = [line for line in shown if line and not line.startswith("```")]
+    assert [line.split()[1] for line in acts if line.lstrip().startswith("Act")] == ["2.", "3."]
+    assert all(line in printed for line in acts)
+
+
 def test_what_the_text_says_of_the_table_is_so(document):
     """That Marvell falls to `likelihood` at every strength, and what it costs to hold the papers' two attacks."""
     rows = document["rows"]
