@@ -20,12 +20,22 @@ _WIDTH = 100  # of a signature; the types of a longer one stand in the table of 
 
 _INTRO = """\
 These names are public: those in `tacit` itself, and those of its modules that the guides and the examples use. All
-others may change without notice. A tensor's shape stands in brackets behind its meaning. The guides have examples; the
-[command line](ref-cli.md) and the [settings](ref-party-toml.md) have pages of their own."""
+others may change without notice. A tensor's shape stands in brackets behind its meaning. Of classes whose fields stand
+by name alone `python -m pydoc NAME` has the meaning. The guides have examples; the [command line](ref-cli.md) and the
+[settings](ref-party-toml.md) have pages of their own."""
 
 _TREE = "They are in `tacit.errors`. Every message says what happened, to what, and what to do next."
 
 _LISTED_ELSEWHERE = ("tacit.split.protect.gradient.", "tacit.split.protect.embedding.", "tacit.audit.metrics.")
+_WHOLE = (
+    "tacit.exchange.in_process.",
+    "tacit.exchange.model.",
+    "tacit.contracts.",
+    "tacit.split.record.",
+    "tacit.View",
+)
+"""Of these classes every field stands here with its meaning; of others by name, and `pydoc` has the meaning."""
+
 _FOLDER = {"config", "contract", "one_shot", "draft_contract", "trust", "align", "train", "audit", "export"}
 """What a program needs of `tacit.Folder`; its other methods are for the package."""
 
@@ -190,10 +200,15 @@ def _short(path: str) -> tuple[str, str]:
 
 
 def _read(path: str) -> Iterator[tuple[str, str]]:
-    """A line for a class that is read, not made, then one for each thing that it has."""
+    """A line for a class that is read, not made; then one for each thing that it has, or their names alone."""
     text = Text.of(_at(path))
-    yield f"**`{path}`**", cell(_flat(text.words))
-    yield from _has(path, _at(path), text)
+    words, lines = cell(_flat(text.words)), list(_has(path, _at(path), text))
+    if path.startswith(_WHOLE):
+        yield f"**`{path}`**", words
+        yield from lines
+    else:
+        names = ", ".join(f"`{re.split('[:(`]', name[1:])[0]}`" for name, _ in lines)
+        yield f"**`{path}`**", f"{words} It has {names}."
 
 
 def described(path: str) -> list[str]:

@@ -26,7 +26,6 @@ from tacit.config.files import Section
 from tacit.lab.data import SOURCES, Source
 from tacit.lab.data.joined import TEST_SHARE
 from tacit.lab.data.own import Columns, Description
-from tacit.lab.sweeping import results
 from tacit.report.document import Report
 from tacit.split.protect import embedding, gradient
 
@@ -289,6 +288,22 @@ def report() -> str:
     return "\n\n".join([f"{HEAD}# Reports", _REPORT, grid(("field", "type", "what it is"), lines)]) + "\n"
 
 
+# --- what was measured -----------------------------------------------------------------------------------------------
+
+
+def recorded() -> str:
+    """A line for each benchmark that was recorded: when and where, then every case."""
+    lines = []
+    for name, one in sorted(json.loads((DOCS / "benchmarks.json").read_text()).items()):
+        cases = []
+        for case in one["results"]:
+            kept = "holds" if case["holds"] else "missed"
+            goal = "" if case["goal"] is None else f" (goal {case['goal']:.3g}, {kept})"
+            cases.append(f"{case['case']}: **{case['value']:.3g} {case['unit']}**{goal}")
+        lines.append((f"`{name}`", f"{one['date']}, {one['machine']}", cell("; ".join(cases))))
+    return grid(("benchmark", "when and where", "measured"), lines)
+
+
 def beside(name: str) -> ModuleType:
     """A module that stands beside the package, in the checkout."""
     sys.path.append(str(DOCS.parent))
@@ -313,10 +328,8 @@ def pages() -> dict[str, str]:
         "report-schema.json": json.dumps(Report.model_json_schema(), indent=2) + "\n",
         "ref-protections.md": protections(),
         "ref-attacks.md": all_attacks(),
-        "howto-choose-a-strength.md": filled(
-            (DOCS / "howto-choose-a-strength.md").read_text(), {"columns": inspect.getdoc(results)}
-        ),
         **measured(),
+        "results.md": filled((DOCS / "results.md").read_text(), {"benchmarks": recorded()}),
     }
 
 

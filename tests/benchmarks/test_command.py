@@ -26,6 +26,20 @@ def test_it_gives_the_promised_json(monkeypatch, capsys):
     assert "missed" in capsys.readouterr().out
 
 
+def test_what_was_measured_is_recorded_in_the_place_of_what_was_there(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "benchmarks.json"
+    path.write_text('{"solver": {"results": []}, "step": {"results": []}}')
+    monkeypatch.setattr("benchmarks.__main__.RECORD", path)
+    monkeypatch.setattr(benchmarks, "run", lambda name: iter([Result("solver", "one", 1.5, "x", 2.0)]))
+    assert main(["solver", "--record"]) == 0
+    recorded = json.loads(path.read_text())
+    assert recorded["step"] == {"results": []}
+    assert recorded["solver"]["results"] == [{"case": "one", "value": 1.5, "unit": "x", "goal": 2.0, "holds": True}]
+    assert {"date", "machine"} <= set(recorded["solver"])
+    assert main(["solver"]) == 0
+    assert json.loads(path.read_text()) == recorded
+
+
 def test_an_unknown_benchmark_is_told_with_those_that_there_are(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["slover"])

@@ -66,9 +66,6 @@ SERVES = "goes on until it is stopped; the tests of this verb run it"
 ELSEWHERE = "another page, or the tests of this verb, run it"
 FILES = "needs files that are not here"
 
-RECORDS = {"results.md": "how figures were made that took hours, some of them in two commands a line"}
-"""Pages whose blocks are a record of what was done, and are not followed."""
-
 # Lines of `sh` blocks that can't run here, each with its reason.
 NOT_RUN = {
     "README.md": {
@@ -269,9 +266,7 @@ CHECKS = {
 
 
 @pytest.mark.usefixtures("seeds_stay")
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in RECORDS and list(blocks(page))], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.name)
 def test_a_page_can_be_followed(page, world, shell, free_port, monkeypatch, capsys):
     folder = world(WORLDS.get(page.name, ["empty"]))
     monkeypatch.chdir(folder)
