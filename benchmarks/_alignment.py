@@ -19,12 +19,12 @@ import numpy as np
 import torch
 
 from benchmarks._measure import Result
+from benchmarks._memory_links import links
 from tacit.align import _mb8, _worker
 from tacit.align.curve import ENGINES, Engine, Points, hash_to_points
 from tacit.align.psi import CHUNK, SHORT, Matched, intersect
 from tacit.contracts import Link
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tests.memory_links import links
 
 __all__ = ["results"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import statistics
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Result", "captured", "interleaved", "ratio", "seconds"]
+__all__ = ["Result", "captured", "free_port", "interleaved", "ratio", "seconds"]
 
 
 @dataclass(frozen=True)
@@ -92,3 +93,10 @@ def captured(work: Callable[[], Any], generator: torch.Generator, *, repeats: in
             graph.replay()
 
     return statistics.median(interleaved(replays, rounds=9)[0]) / repeats
+
+
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks._measure import Result
-from tests.companies import contract, two_companies
-from tests.torture.world import free_port
+from benchmarks._companies import contract, two_companies
+from benchmarks._measure import Result, free_port
 
 IDS = "100000,300000"
 PARTS = {

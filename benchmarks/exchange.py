@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._measure import Result, seconds
+from benchmarks._relay import Relay
 from tacit.lab import one_exchange, two_companies
 from tacit.lab.two_companies import Company, together
-from tests.torture.relay import Relay
 
 ROWS = 40_000
 EPOCHS = 3

@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks._measure import Result
+from benchmarks._measure import Result, free_port
 from tacit.company.folder import Folder, create
 from tacit.lab.data.generated import CRITEO, Drawing
-from tests.torture.world import free_port
 
 ROWS = 200_000
 _SAMPLE = 2_000_000  # rows that trees learn from, of either side

@@ -16,8 +16,9 @@ import torch
 
 from benchmarks._alignment import results
 from benchmarks._bare import write_keys
-from benchmarks._measure import Result
+from benchmarks._measure import Result, free_port
 from benchmarks._plain import BATCH, ROWS, WIDTH
+from benchmarks._relay import Relay
 from benchmarks._two_processes import party, set_up, weights
 from tacit.align.batches import batches
 from tacit.split.feature_party import FeatureParty
@@ -25,8 +26,6 @@ from tacit.split.label_party import LabelParty
 from tacit.split.protect.keyed_noise import KeyedNoise
 from tacit.split.simulate import pair
 from tacit.wire import certificates
-from tests.torture.relay import Relay
-from tests.torture.world import free_port
 
 Work = Callable[..., tuple[float, str]]
 """Trains so many steps; tells the seconds, and a digest of the bottom's weights."""

@@ -19,10 +19,9 @@ from typing import Any
 
 import polars as pl
 
-from benchmarks._measure import Result
+from benchmarks._measure import Result, free_port
 from tacit.lab.two_companies import Company, prepare, together
 from tacit.serve.conversation import ROWS as MESSAGE
-from tests.torture.world import free_port
 
 ROWS = 1_000_000
 ROUNDS = 5

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from benchmarks._companies import align_rows, two_companies
 from benchmarks._measure import Result
 from tacit.align.directory import Directory
 from tacit.align.ids import read_ids
@@ -23,7 +24,6 @@ from tacit.align.sources import blocks
 from tacit.company.aligned import aligned, alignment_of, facts_of
 from tacit.company.check import check_table
 from tacit.company.folder import Folder
-from tests.companies import align_rows, two_companies
 
 IDS = 1_000_000
 GOAL = 1.5  # seconds a million rows

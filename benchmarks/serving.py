@@ -10,7 +10,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import polars as pl
 
-from benchmarks._measure import Result
+from benchmarks._measure import Result, free_port
 from tacit.company.folder import Folder
 from tacit.lab import one_exchange
 
@@ -68,7 +67,7 @@ def _set_up(scratch: Path, stack: ExitStack) -> tuple[list[str], int, int]:
     asked = [name for name in (*data.ids, *data.columns) if name != data.label]
     flights = pl.read_parquet(airline.folder / "flights.parquet").select(asked)
     bodies = [json.dumps({"rows": [row]}) for row in flights.to_dicts()]
-    ours, echo, link = (_free_port() for _ in range(3))
+    ours, echo, link = (free_port() for _ in range(3))
     for company, words in ((airline, ["--http", f"127.0.0.1:{ours}"]), (airport, [])):
         stack.enter_context(_process("tacit", "serve", "--quiet", "--folder", str(company.folder), *words))
     _until_joint(ours, bodies[0])
@@ -143,9 +142,3 @@ def _many(port: int, bodies: list[str], seconds: float) -> tuple[float, int]:
     with ThreadPoolExecutor(CLIENTS) as clients:
         found = list(clients.map(one, range(CLIENTS)))
     return sum(done for done, _ in found) / seconds, sum(failed for _, failed in found)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

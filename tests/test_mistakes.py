@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._companies import align_rows, two_companies
 from tacit.cli import main
 from tacit.company import meeting
 from tacit.company.agreed import agree
@@ -24,7 +25,6 @@ from tacit.company.folder import Folder
 from tacit.errors import RefusedError
 from tacit.wire import certificates
 from tacit.wire.line import last_words
-from tests.companies import align_rows, two_companies
 
 IDS = list(range(60))
 TABLE = {"id": IDS, "y": [one % 2 for one in IDS], "x": [one / 10 for one in IDS]}

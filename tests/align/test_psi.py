@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks._memory_links import links as wire_links
 from tacit.align import psi
 from tacit.align.curve import hash_to_points
 from tacit.align.psi import Matched, common, intersect, recv_mask, send_mask
 from tacit.errors import LinkError, ProtocolError, RefusedError, UsageError
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tests.memory_links import links as wire_links
 
 PATIENCE = 20.0
 

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from tests.companies import two_companies
+from benchmarks._companies import two_companies
 from tests.torture.world import free_port
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._memory_links import links
 from tacit._version import __version__
 from tacit.align import psi
 from tacit.align.curve import Engine
@@ -23,7 +24,6 @@ from tacit.split.handshake import Hello
 from tacit.wire.codec import PROTOCOL, control
 from tacit.wire.line import refusal
 from tests.at_once import all_of, at_once
-from tests.memory_links import links
 
 REMEDY = "run `tacit align --again` on all sides"
 ROWS = np.random.default_rng(0).permutation(500)

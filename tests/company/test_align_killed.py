@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
+from benchmarks._companies import contract, two_companies
 from tacit.align.history import History
 from tacit.company.aligned import Log, aligned
 from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
-from tests.companies import contract, two_companies
 from tests.torture.world import free_port
 
 # Aligns as `tacit align --again` does, in small chunks, and kills itself when so much is done.

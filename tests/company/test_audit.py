@@ -9,6 +9,7 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+from benchmarks._companies import align_rows
 from tacit.audit import standard
 from tacit.audit.inputs import InputFinding
 from tacit.audit.run import Finding
@@ -20,7 +21,6 @@ from tacit.contracts import Estimate
 from tacit.errors import UsageError
 from tacit.split.record import RecordedRun
 from tacit.split.train import train
-from tests.companies import align_rows
 
 RUN = "small"
 

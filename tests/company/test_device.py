@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks._companies import align_rows
 from tacit.errors import RefusedError, UsageError
 from tacit.split import run as split_run
 from tacit.split.train import train
-from tests.companies import align_rows
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 

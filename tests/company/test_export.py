@@ -9,6 +9,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from benchmarks._companies import align_rows
 from tacit.align.batches import Plan
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
@@ -22,7 +23,6 @@ from tacit.report.seals import write_report
 from tacit.serve.halves import load_scorer
 from tacit.split.feature_run import build_feature_party
 from tacit.split.label_run import build_label_party
-from tests.companies import align_rows
 
 
 def report(limit=0.6, verdict="held", high=0.58, steps=10**6):

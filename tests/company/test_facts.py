@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import tacit
+from benchmarks._companies import align_rows
 from tacit.align.batches import Plan
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder
@@ -17,7 +18,6 @@ from tacit.split.durable import Durable
 from tacit.split.feature_run import build_feature_party
 from tacit.split.journal import Journal
 from tacit.split.label_run import build_label_party
-from tests.companies import align_rows
 
 COUNT = 60
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._companies import align_rows
 from tacit.company.folder import create
-from tests.companies import align_rows
 from tests.torture.world import free_port
 
 CONTRACT = """

@@ -2,11 +2,11 @@
 
 import pytest
 
+from benchmarks._memory_links import links
 from tacit.align.control import decoded, expect
 from tacit.errors import ProtocolError, RefusedError
 from tacit.wire.codec import control
 from tacit.wire.line import refused_by
-from tests.memory_links import links
 
 NASTY = "a\x1b[2J\x1b]0;title\x07b\nc\rd\x00e\x9bf\u202eg\u2028h"
 

@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from benchmarks._relay import Relay
 from tacit.company.folder import Folder, create
 from tacit.company.meeting import alignment_limits
 from tacit.company.ready import checks, reach
 from tacit.errors import LinkError
 from tacit.wire import certificates, network
-from tests.torture.relay import Relay
 
 
 def by_name(found):

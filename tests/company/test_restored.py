@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from benchmarks._companies import align_rows
 from tacit.cli import main
 from tacit.company.agreed import agree
 from tacit.company.aligned import facts_of
@@ -15,7 +16,6 @@ from tacit.company.folder import Folder
 from tacit.company.overrides import overrides
 from tacit.errors import LinkError, StorageError, UsageError
 from tacit.split.train import train
-from tests.companies import align_rows
 
 
 @pytest.fixture(name="state")

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._companies import contract, two_companies
 from tacit.align.ids import read_ids
 from tacit.cli.run import train
 from tacit.company import aligned as alignments
@@ -20,7 +21,6 @@ from tacit.company.aligned import aligned, counted_facts, facts_of, pin, store
 from tacit.company.facts import PREDICTION, SPLIT_RUN, SplitRun
 from tacit.company.folder import Folder
 from tacit.errors import DataError, StorageError, UsageError
-from tests.companies import contract, two_companies
 from tests.exchange.companies import Companies
 from tests.exchange.companies import table as rows
 from tests.torture.world import free_port

@@ -10,6 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from benchmarks._companies import align_rows
 from tacit.company.export import clear, export
 from tacit.company.folder import Folder
 from tacit.company.overrides import overrides
@@ -19,7 +20,6 @@ from tacit.report.document import Leak, Report, Subject
 from tacit.report.rendering import write
 from tacit.report.run_files import GATE, OVERRIDES
 from tacit.split.gate import decisions
-from tests.companies import align_rows
 
 FIGURES = {"attack": "norm", "value": 0.75, "low": 0.72, "high": 0.78}
 BROKEN = Report(

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 
+from benchmarks._companies import align_rows
 from tacit.audit.metrics.leak_auc import auc
 from tacit.company.folder import Folder
 from tacit.config import Contract, contract_template
@@ -16,7 +17,6 @@ from tacit.split.feature_party import FeatureParty
 from tacit.split.label_run import LEAST
 from tacit.split.session import DIGITS
 from tacit.split.train import train
-from tests.companies import align_rows
 
 ROWS, TESTED, EPOCHS = 2000, 1000, 12
 CONTRACT = f"""

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 import tacit
+from benchmarks._companies import align_rows
 from tacit.split.run import silent
 from tacit.split.train import train
-from tests.companies import align_rows
 
 ROOT = Path(tacit.__file__).parent
 OURS = f"{ROOT}{os.sep}"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
@@ -27,7 +28,6 @@ from tacit.exchange.messages import (
 from tacit.labels.flips import flips
 from tacit.wire.codec import control
 from tacit.wire.line import Desk, Dialer
-from tests.memory_links import links
 
 ROWS, WIDTH = 40, 3
 FORM = Form(3, WIDTH)

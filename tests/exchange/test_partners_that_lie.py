@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.config import Exchange
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError
@@ -20,7 +21,6 @@ from tacit.labels.mechanisms import check_agreed
 from tacit.labels.numbers import number_flips
 from tacit.wire.codec import control
 from tacit.wire.line import Dialer
-from tests.memory_links import links
 
 from .test_exchange import COIN, FEATURES, FORM, LABEL, ROWS, WIDTH, World
 

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._companies import align_rows
 from tacit.cli import main
 from tacit.company.agreed import agree
 from tacit.company.folder import Folder
-from tests.companies import align_rows
 from tests.exchange.companies import Companies, table
 from tests.serve.files import copied
 from tests.torture.workers import state_of

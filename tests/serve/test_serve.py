@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._relay import Relay
 from tacit.company.aligned import facts_of
 from tacit.company.facts import PREDICTION
 from tacit.company.folder import Folder
@@ -17,7 +18,6 @@ from tacit.company.shipments import Shipments
 from tacit.exchange.checked import Checked, check_sent
 from tests.serve.files import copied, expected, to_score, together
 from tests.serve.online import settings
-from tests.torture.relay import Relay
 from tests.torture.workers import state_of
 
 DEADLINE = 30.0  # seconds, on a busy machine; the service promises less

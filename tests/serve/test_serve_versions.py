@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks._companies import contract, two_companies
 from tacit.company.folder import Folder
 from tacit.serve.halves import load_embedder, load_scorer
-from tests.companies import contract, two_companies
 from tests.exchange.companies import Companies, table
 from tests.serve.files import copied, expected
 from tests.serve.online import settings

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.align.batches import Plan
 from tacit.errors import LinkError
 from tacit.labels.tally import Tally
@@ -24,7 +25,6 @@ from tacit.split.protect.keyed_noise import KeyedNoise
 from tacit.split.session import FeatureSession, LabelSession
 from tacit.wire.codec import CONTROL, PROTOCOL, AtMost, Limit
 from tacit.wire.line import Desk, Dialer
-from tests.memory_links import links
 from tests.plain_network import mlp
 
 BATCH, WIDTH, ROWS, INPUTS = 16, 6, 100, 5

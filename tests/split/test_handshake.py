@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.contracts import Message
 from tacit.errors import LinkError, ProtocolError, RefusedError, StorageError
 from tacit.split.correspondence import Correspondence
@@ -13,7 +14,6 @@ from tacit.split.handshake import Hello, check, greet_feature_party, greet_label
 from tacit.split.journal import Journal
 from tacit.wire.codec import CONTROL, PROTOCOL, Limit, control
 from tacit.wire.line import refusal
-from tests.memory_links import links
 
 LIMITS = {
     "embedding": Limit(torch.float32, (2, 3)),

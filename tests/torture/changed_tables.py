@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from benchmarks._companies import contract
 from tacit.align.arrays import mapped
 from tacit.align.cache import MANIFEST
 from tacit.align.encoder import Encoder
@@ -25,7 +26,6 @@ from tacit.align.ids import read_ids
 from tacit.company.departures import row_keys
 from tacit.company.folder import Folder, create
 from tacit.labels.book import open_book
-from tests.companies import contract
 from tests.torture.processes import Process, Processes
 from tests.torture.workers import Start, state_of
 from tests.torture.world import TrialError, check, free_port

@@ -10,12 +10,12 @@ import sys
 import time
 from contextlib import ExitStack
 
+from benchmarks._relay import Relay
 from tacit.wire.network import allow_files
 from tests.torture.bench import Bench, Result
 from tests.torture.intruder import Flood
 from tests.torture.packets import ADDRESSES, PacketLine
 from tests.torture.processes import ROOT, WORKER, read_events
-from tests.torture.relay import Relay
 from tests.torture.world import FEATURES, LABEL, PARTIES, Training, check, free_port
 
 __all__ = ["broken_again_and_again", "cut", "delayed", "flooded", "forgotten", "lossy", "silenced"]

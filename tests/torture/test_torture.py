@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from benchmarks._relay import Relay
 from tests.torture import main
 from tests.torture.bench import Bench
-from tests.torture.relay import Relay
 from tests.torture.trials import SHORT, TRIALS, Outcome, chosen, run, summary
 from tests.torture.world import PARTIES, Size, TrialError
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.wire import certificates, network
 from tacit.wire.codec import CONTROL, AtMost, Limit
-from tests.memory_links import links
 from tests.wire import connecting
 
 SECONDS = 10.0  # the most that anything may wait

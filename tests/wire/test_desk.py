@@ -9,7 +9,7 @@ from tacit.contracts import Message
 from tacit.errors import GaveUpError, LinkError, ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import CONTROL, Limit
 from tacit.wire.line import STOPPED, Desk, gave_up, refusal, refused_by
-from tests.memory_links import links
+from benchmarks._memory_links import links
 from tests.wire.lines import Link, Time, dialer, gradient
 
 LIMITS = {"gradient": Limit(torch.float32, (1,)), **dict.fromkeys(("hello", "refusal"), CONTROL)}

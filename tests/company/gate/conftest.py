@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 from safetensors.torch import load_file
 
+from benchmarks._companies import align_rows, contract, two_companies
 from tacit.company.folder import Folder
 from tacit.errors import TacitError
 from tacit.split.gate import decisions
 from tacit.split.train import train
-from tests.companies import align_rows, contract, two_companies
 from tests.torture.world import free_port
 
 RUN = "gated"
