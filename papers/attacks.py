@@ -19,7 +19,7 @@ from tacit.lab.data.rows import Data, Table
 from tacit.lab.sweeping.settings import Setting
 from tacit.lab.trial import Course, as_dict, attack, problem_of, train
 from tacit.progress import Progress
-from tacit.split.protect.gradient._base import theorem_1
+from tacit.split.protect.gradient import theorem_1
 from tacit.split.record import Transcript
 
 __all__ = ["AttackTable", "Column", "markdown", "run", "settings"]

@@ -14,7 +14,7 @@ import torch
 from papers.claims import Claim, Numbers, claims, judged
 from papers.claims.bench import Bench
 from papers.claims.measures import MEASURES
-from tacit._version import __version__
+from tacit import __version__
 from tacit.disk import replaced
 from tacit.errors import DataError, UsageError
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from papers import attacks
-from papers.__main__ import main
+from papers.__main__ import main, taken
 from papers.embedding.settings import FIGURES as EMBEDDED
 from papers.page import DIAGRAMS
 from papers.registry import FIGURES
@@ -135,3 +135,12 @@ def test_pictures_make_no_table_of_attacks(run, tmp_path):
     code, _, told = run("attacks", "--data", "generated:fashion", "--rows", "200", "--out", tmp_path)
     assert code == 2
     assert "pictures" in told
+
+
+def test_the_papers_scale_takes_a_tenth_of_criteo_unless_told_otherwise():
+    assert taken("criteo", "paper", None, None) == (None, 0.1)
+    assert taken("criteo", "paper", None, 1.0) == (None, 1.0)
+    assert taken("criteo", "paper", 500, None) == (500, None)
+    assert taken("criteo", "small", None, 0.1) == (None, 0.1)
+    for name in ("avazu", "isic", "flights", "generated:criteo"):
+        assert taken(name, "paper", None, None) == (None, None)

@@ -78,6 +78,13 @@ def test_figures_of_the_report_on_embeddings_are_of_production_data_but_for_its_
     assert set(of.values()) == {"production"}
 
 
+def test_what_is_asked_for_is_known_by_its_rows():
+    asked = data()
+    codes, numbers = asked.train.features
+    swapped = replace(asked, train=replace(asked.train, features=(codes, numbers[:, [1, 0, 2]])))
+    assert Asked(swapped).as_dict() != Asked(asked).as_dict() == Asked(replace(asked)).as_dict()
+
+
 # --- recipes ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from benchmarks import _official_files
-from papers.__main__ import taken
 from tacit.errors import UsageError
 from tacit.lab.data import load
 from tests.lab.data.official import write_adult, write_credit, write_isic
@@ -65,12 +64,3 @@ def test_data_without_a_sample_says_what_to_give_instead():
         load("generated:criteo", rows=100, sample=0.1)
     with pytest.raises(UsageError, match="fashion has no sample: take some of it with rows"):
         load("fashion", folder="/", sample=0.1)
-
-
-def test_the_papers_scale_takes_a_tenth_of_criteo_unless_told_otherwise():
-    assert taken("criteo", "paper", None, None) == (None, 0.1)
-    assert taken("criteo", "paper", None, 1.0) == (None, 1.0)
-    assert taken("criteo", "paper", 500, None) == (500, None)
-    assert taken("criteo", "small", None, 0.1) == (None, 0.1)
-    for name in ("avazu", "isic", "flights", "generated:criteo"):
-        assert taken(name, "paper", None, None) == (None, None)

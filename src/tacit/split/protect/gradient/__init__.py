@@ -8,13 +8,21 @@ from typing import Any
 from tacit import plugins
 from tacit.contracts import Protection
 from tacit.split.protect.facts import Facts
-from tacit.split.protect.gradient._base import Batch, Drawn, GradientProtection, fused, positive_number, whole_number
+from tacit.split.protect.gradient._base import (
+    Batch,
+    Drawn,
+    GradientProtection,
+    fused,
+    positive_number,
+    theorem_1,
+    whole_number,
+)
 from tacit.split.protect.gradient._chain import Chain, chain
 from tacit.split.protect.gradient._stack import Lanes, stacked
 
 __all__ = [
     "Batch", "Chain", "Drawn", "GradientProtection", "Lanes", "chain", "facts", "fused", "names", "positive_number",
-    "protection", "stacked", "whole_number",
+    "protection", "stacked", "theorem_1", "whole_number",
 ]  # fmt: skip
 
 
