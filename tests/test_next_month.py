@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks._companies import two_companies
 from tacit.company.agreed import agree
-from tests.companies import two_companies
 from tests.exchange.companies import Companies, table
 from tests.test_waiting import LINEAR, Command
 from tests.torture.world import free_port
