@@ -5,11 +5,11 @@ from collections import deque
 import pytest
 import torch
 
+from benchmarks._memory_links import links
 from tacit.contracts import Message
 from tacit.errors import GaveUpError, LinkError, ProtocolError, RefusedError, StorageError
 from tacit.wire.codec import CONTROL, Limit
 from tacit.wire.line import STOPPED, Desk, gave_up, refusal, refused_by
-from benchmarks._memory_links import links
 from tests.wire.lines import Link, Time, dialer, gradient
 
 LIMITS = {"gradient": Limit(torch.float32, (1,)), **dict.fromkeys(("hello", "refusal"), CONTROL)}
