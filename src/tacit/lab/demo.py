@@ -22,7 +22,7 @@ from tacit.split.protect.gradient import protection
 SPLIT = 60_000  # flights of the second act
 EPOCHS = 3
 # Of a flight the airport sends one of four groups, each at least 15% of all. The contract's default, one of eight of at
-# least 2%, tells a conjunction of hour and weather almost surely, whichever single column is withheld.
+# least 2%, tells a conjunction of hour and weather at more than the limit (`python -m benchmarks limit`).
 BITS, SMALLEST = 2, 0.15
 LIMIT = FEATURE_LIMIT
 """The airport's limit in the third act."""
