@@ -50,6 +50,7 @@ class IdReport:
     recomposed: int  # kept ids that were brought to Unicode's composed form
     numbers: int  # rows with an id of whole numbers
     example: tuple[str, ...]  # the first id, as it is spelled here; one part for each id column
+    young: int = 0  # rows left out because their label is not complete
 
     @property
     def spelling(self) -> str:
@@ -70,6 +71,8 @@ class IdReport:
                 f"{self.repeated_ids} ids are in several rows (for example rows {self.alike[0]} and "
                 f"{self.alike[1]}, counted from 0); {self.repeated_rows} rows were left out"
             )
+        if self.young:
+            found.append(f"{self.young} rows were left out: their label is not complete ([label] complete)")
         if self.spaces:
             found.append(f"{self.spaces} ids begin or end with white space, which counts: strip it on both sides")
         if self.zeros:

@@ -50,5 +50,7 @@ def _digest(folder: Folder) -> str:
     config = folder.config.model_dump(mode="json", include={"data", "protect", "odds", "budget", "odds_budget"})
     if folder.config.role == "label":
         config["limit"] = folder.config.limit
+    if folder.config.label.complete is not None:
+        config["complete"] = folder.config.label.complete
     content = [folder.terms.model_dump(mode="json", exclude={"run"}), config]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

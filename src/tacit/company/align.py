@@ -25,10 +25,10 @@ from tacit.align.cluster import cluster_engine
 from tacit.align.control import expect
 from tacit.align.curve import Engine, best_engine
 from tacit.align.history import Alignment, History
-from tacit.align.ids import Ids, read_ids
+from tacit.align.ids import Ids
 from tacit.align.sources import Source, columns_in
 from tacit.company.aligned import Aligned, Log, aligned, alignment_of, copy_table, counted_facts, has_begun, store
-from tacit.company.check import check_table
+from tacit.company.check import check_table, usable_ids
 from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tacit.company.meeting import aligning, alignment_limits, meet, server
@@ -98,10 +98,10 @@ def align(  # the protocol from top to bottom, in the order of its messages
     with _room_in(where) as room:
         copied = data is None and folder.table.query is not None
         if copied:
-            copy_table(folder.table, room / _TABLE, progress)
+            copy_table(folder, room / _TABLE, progress)
         source = data if data is not None else room / _TABLE if copied else folder.data
         progress("reading ids", 0, 0)
-        own = read_ids(source, columns)
+        own = usable_ids(folder, source, columns)
         report(str(own.report))
         if data is None or (folder.config.data is not None and set(folder.table.columns) <= {*columns_in(source)}):
             check_table(folder, source, own)

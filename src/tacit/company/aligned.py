@@ -24,7 +24,6 @@ from tacit.align.sources import Source, load
 from tacit.company.check import check_table
 from tacit.company.facts import ALIGNMENT, FILE, PREDICTION, SPLIT_RUN, Alignment, Facts
 from tacit.company.folder import Folder
-from tacit.config import Data
 from tacit.errors import DataError, UsageError
 from tacit.labels.records import Keys
 from tacit.labels.tally import Counted, Restored, Tally
@@ -240,15 +239,16 @@ def pin(folder: Folder, progress: Progress = lambda *_: None) -> Aligned:
     rows = aligned(folder)
     if folder.config.data is not None:
         if folder.table.query is not None and not folder.data.exists():
-            copy_table(folder.table, folder.data, progress)
+            copy_table(folder, folder.data, progress)
         check_table(folder, folder.data, rows.found(folder.data).own)
     facts_of(folder).begin(rows.run, rows._alignment)
     return rows
 
 
-def copy_table(table: Data, path: Path, progress: Progress) -> None:
+def copy_table(folder: Folder, path: Path, progress: Progress) -> None:
     """Write the rows of a query to a file: what it gives later may be something else."""
     from tacit.align.sql import copy_rows
 
-    wanted = (*table.ids, *table.columns, *table.coin_id)
+    table = folder.table
+    wanted = dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *folder.config.label.columns))
     copy_rows(str(table.query), table.url_from, wanted, path, lambda done: progress("reading rows", done, 0))

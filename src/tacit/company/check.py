@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.align.encoder import Columns, numbers, row_named, spelled, with_dates
+from tacit.align.encoder import Columns, days_of, numbers, row_named, spelled, with_dates
 from tacit.align.ids import Ids, Reading, distinct, read_ids
 from tacit.align.kinds import kinds
 from tacit.align.sources import Source, blocks, check_columns, columns_in
@@ -57,12 +58,32 @@ def _problems_of(folder: Folder) -> Iterator[TacitError]:
             yield from problems(folder, folder.data)
         return
     try:
-        own = read_ids(folder.data, folder.table.ids)
+        own = usable_ids(folder, folder.data)
         _check_size(len(own), terms)
     except TacitError as error:
         yield error
         own = None
     yield from problems(folder, folder.data, own)
+
+
+def usable_ids(folder: Folder, source: Source, columns: Sequence[str] | None = None) -> Ids:
+    """The ids of a party's table that can be aligned today; those of rows whose label is not complete are none."""
+    own, rule = read_ids(source, folder.table.ids if columns is None else columns), folder.config.label.rule
+    if rule is None:
+        return own
+    days, column = rule
+    check_columns(source, [column])
+    before, parts, done = datetime.now(UTC).date() - timedelta(days), list[NDArray[np.bool_]](), 0
+    for block in blocks(source, [column]):
+        with_dates(block, Columns(dates=(column,)), np.arange(done, done + len(block)))  # an error names the row
+        parts.append((days_of(block[column]) < before).fill_null(False).to_numpy())
+        done += len(block)
+    ripe = np.concatenate(parts)[own.rows]
+    young = len(own) - int(ripe.sum())
+    if young == len(own):
+        raise DataError(f"no row of {source} has a complete label: {folder.config.label.complete!r} leaves all out")
+    report = replace(own.report, young=young, kept=own.report.kept - young)
+    return Ids(own.hashes[ripe], own.rows[ripe], report)
 
 
 def _check_size(rows: int, terms: Terms) -> None:
@@ -94,7 +115,7 @@ def problems(folder: Folder, source: Source, own: Ids | None = None) -> Iterator
     table = folder.table
     unit = "row" if isinstance(folder.terms, Contract) else folder.terms.exchange.unit
     units = (unit,) if table.label is not None and unit != "row" else ()
-    names = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *units)))
+    names = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *units, *folder.config.label.columns)))
     try:
         check_columns(source, names)
         yield from _looked_through(folder, source, names, units)
@@ -161,6 +182,7 @@ def _own_columns(folder: Folder) -> Iterator[_Look]:
     columns = columns_of(folder)
     singles = [Columns(numeric=(name,)) for name in columns.numeric]
     singles += [Columns(dates=(name,)) for name in (*columns.dates, *columns.times)]
+    singles += [Columns(dates=(name,)) for name in folder.config.label.columns]
     singles += [Columns(categorical=(name,)) for name in columns.categorical]
     return (_Look(partial(_read, one)) for one in singles)
 

@@ -14,9 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from tacit.align.ids import read_ids
 from tacit.align.sources import check_columns
-from tacit.company.check import doubts, problems
+from tacit.company.check import doubts, problems, usable_ids
 from tacit.company.folder import Folder
 from tacit.company.ways import way_of
 from tacit.errors import LinkError, TacitError
@@ -137,7 +136,7 @@ def _contract(opened: Folder) -> _Outcome:
 def _data(opened: Folder, *, agreed: bool) -> _Outcome:
     """The own table, all of its rows where there is a contract for them."""
     table = opened.table
-    wanted = list(dict.fromkeys((*table.ids, *table.columns)))
+    wanted = list(dict.fromkeys((*table.ids, *table.columns, *opened.config.label.columns)))
     if table.query is not None:
         from tacit.align.sql import check_query
 
@@ -147,7 +146,7 @@ def _data(opened: Folder, *, agreed: bool) -> _Outcome:
     check_columns(path, wanted)
     if not agreed:
         return "ok", f"{path} has all {len(wanted)} columns that are named"
-    own = read_ids(path, table.ids)
+    own = usable_ids(opened, path)
     if found := list(problems(opened, path, own)):
         return "problem", "\n".join(dict.fromkeys(map(str, found)))
     report = own.report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
@@ -97,6 +98,35 @@ class Data(Section):
         for kind in ("categorical", "numeric", "dates", "times"):
             if self.label is not None and self.label in getattr(self, kind):
                 yield kind, f"{self.label!r} is the label: remove it, a model that sees it learns nothing"
+
+
+class Ripe(Section):
+    """When a label is what it will stay: the label party's alone.
+
+    Attributes:
+        complete: "30 days after clicked_at", of a column of dates; rows that are younger on the day of an alignment, or
+            have no date, stay out of it. Without it all rows take part.
+    """
+
+    complete: Text | None = Field(default=None, examples=['"30 days after clicked_at"'])
+
+    @property
+    def rule(self) -> tuple[int, str] | None:
+        """So many days after the date in which column; None for no rule."""
+        found = re.fullmatch(_COMPLETE, self.complete or "")
+        return None if found is None else (int(found[1]), found[2])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The column that the rule is about, where there is a rule."""
+        return () if self.rule is None else self.rule[1:]
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.complete is not None and self.rule is None:
+            yield "complete", f'{self.complete!r} is no such rule: write "30 days after clicked_at"'
+
+
+_COMPLETE = r"(\d{1,5}) days? after (.+)"
 
 
 class Model(Section):
@@ -283,6 +313,7 @@ class Party(File):
             trainings.
         network: the address.
         data: the party's table.
+        label: when a label is complete.
         model: the party's half.
         training: how it learns.
         protect: what is done to what is sent.
@@ -305,6 +336,7 @@ class Party(File):
     odds_budget: Number = Field(default=ODDS_BUDGET, examples=["20.0"])
     network: Network = Field(examples=['with listen or connect = "airline.example.com:7443"'])
     data: Data | None = Field(default=None, examples=['with path = "data.parquet" and ids = ["flight_id"]'])
+    label: Ripe = Ripe()
     model: Model = Model(name="wide_deep")
     training: Training = Training()
     protect: Protect = Protect()
@@ -408,6 +440,16 @@ _FEATURES_ONLY = (
     *(f"serve.{name}" for name in _SERVE_FEATURES),
 )
 _LABEL_ONLY = (
-    *("data.label", "data.coin_id", "data.coin_epoch", "protect.gradient", "head", "budget", "odds", "odds_budget"),
+    *(
+        "label",
+        "data.label",
+        "data.coin_id",
+        "data.coin_epoch",
+        "protect.gradient",
+        "head",
+        "budget",
+        "odds",
+        "odds_budget",
+    ),
     *(f"serve.{name}" for name in Serve.model_fields if name not in (*_SERVE_FEATURES, "http")),
 )

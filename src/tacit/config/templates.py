@@ -70,6 +70,9 @@ def party_template(
     label = role == "label"
     if data is None:
         data = Data(path="data.parquet", ids=("id",), label="label" if label else None)
+    words = dict(_WORDS)
+    if label and (dates := (*data.dates, *data.times)):
+        words["label"] += f'; [label] complete = "30 days after {dates[0]}" leaves younger rows out'
     named = {key: getattr(data, key) for key in _WORDS}
     kept = {key: value for key, value in named.items() if value or key in ("categorical", "numeric")}
     lines = [
@@ -83,7 +86,7 @@ def party_template(
         "",
         "[data]",
         f"path = {_quoted(data.path)}  # Parquet or CSV, relative to this folder",
-        *(f"{key} = {_quoted(value)}  # {_WORDS[key]}" for key, value in kept.items()),
+        *(f"{key} = {_quoted(value)}  # {words[key]}" for key, value in kept.items()),
         *([f"# not used: {'; '.join(f'{_quoted(each)} {why}' for each, why in left_out.items())}"] if left_out else []),
         *(["", "[protect]", _PROTECT[role]] if mode == "split" else []),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.company.check import columns_of
 from tacit.company.folder import Folder
-from tacit.company.plans import Ahead, Plan, rows_ahead
+from tacit.company.plans import Ahead, Plan, of_young, rows_ahead
 from tacit.company.split_history import told_beside
 from tacit.config import FEATURE_LIMIT
 from tacit.errors import UsageError
@@ -40,6 +40,7 @@ def _labels(folder: Folder, ahead: Ahead) -> Plan:
         f"Of two of them that differ, whoever gets that picks the right one at most {mechanism.auc:.1%} of the time, "
         f"and the odds of a label change by at most a factor of {mechanism.odds:.4g}: a bound, whatever else is known.",
         "Labels that have left are frozen for good: one that is corrected later is never sent.",
+        *of_young(folder, ahead),
     ]
     why = getattr(mechanism, "why", "")
     figures: dict[str, Any] = {"auc": mechanism.auc, "odds": mechanism.odds, "why": why}

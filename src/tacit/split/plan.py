@@ -8,7 +8,7 @@ from typing import Any
 from tacit.align.batches import Plan as Turns
 from tacit.company.aligned import facts_of
 from tacit.company.folder import Folder
-from tacit.company.plans import Ahead, Plan, rows_ahead
+from tacit.company.plans import Ahead, Plan, of_young, rows_ahead
 from tacit.company.split_history import split_runs_about
 from tacit.split.promise import check_promise
 from tacit.split.protect.facts import bound_for
@@ -44,6 +44,7 @@ def _gradients(folder: Folder, ahead: Ahead) -> Plan:
         return Plan((f"Gradients of {words} go to {', '.join(contract.feature_parties)}.",), figures=figures)
     bound = bound_for(protection(gradient.name, **gradient.options(contract.epochs)), contract.epochs)
     sent = [f"Gradients of {words} go to {', '.join(contract.feature_parties)}, under {gradient}."]
+    sent += of_young(folder, ahead)
     warnings = []
     if bound is not None:
         sent.append(
