@@ -115,6 +115,23 @@ def test_whoever_signs_reads_first_what_it_is_about_and_what_was_sent_to_whom(re
         assert page.index(f"{alignment.what}, 1,500 rows") < page.index("Everything sent</h2>")
 
 
+def test_what_the_partner_is_worth_stands_in_the_report_in_several_figures_with_intervals(reported):
+    told = report_of(reported, "airline").exchange
+    worth = {one.figure: one for one in told.worth}
+    assert list(worth) == ["AUC", "PR-AUC", "log loss", "Brier score", "lift, highest tenth"]
+    figures = {one.name: one.value for one in told.figures}
+    assert worth["AUC"].together == pytest.approx(figures["test AUC with partners"])
+    assert worth["AUC"].alone == pytest.approx(figures["test AUC without partners"])
+    for name, sign in (("AUC", 1), ("PR-AUC", 1), ("log loss", -1), ("Brier score", -1)):
+        assert worth[name].low <= worth[name].difference <= worth[name].high
+        assert sign * worth[name].difference > 0, "wind, which the airport has, decides most"
+    assert sum(one.rows for one in told.calibration) == 300
+    assert [one.score for one in told.calibration] == sorted(one.score for one in told.calibration)
+    page = (reported.run("airline") / "report.html").read_text()
+    assert "What the partner is worth</h2>" in page
+    assert not report_of(reported, "airport").exchange.worth, "it is the label party's alone"
+
+
 def test_a_category_is_called_what_the_table_calls_it(reported):
     audit = json.loads((reported.run("airport") / "release" / "release.json").read_bytes())["audit"]
     asked = {one["question"] for one in audit["findings"] if one["column"] == "port"}

@@ -143,6 +143,7 @@ class Plan:
     epochs: int  # how often every training row is visited
     seed: int  # what all parties' nonces give
     test_share: float = 0.0  # of the rows
+    tested_rows: int | None = None  # the last rows, in place of a share
     test_rows: int = 51_200  # how many of these are looked at in an evaluation, at most
 
     def __post_init__(self) -> None:
@@ -157,7 +158,7 @@ class Plan:
     @property
     def train_count(self) -> int:
         """Rows that are trained on: the first ones."""
-        return self.count - int(self.count * self.test_share)
+        return self.count - (int(self.count * self.test_share) if self.tested_rows is None else self.tested_rows)
 
     @property
     def steps(self) -> int:

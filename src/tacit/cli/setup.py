@@ -207,7 +207,7 @@ def _print_contract(agreed: Contract | OneShotContract) -> None:
         "run": agreed.run,
         "label party": agreed.label_party,
         "feature parties": ", ".join(agreed.feature_parties),
-        "test rows": f"{agreed.test_share:.0%} of the common ones",
+        "test rows": agreed.test_words,
         "ids of a side": f"{agreed.alignment.smallest_set:,} to {agreed.alignment.largest_set:,}",
     }
     if agreed.mode == "one_shot":

@@ -52,5 +52,6 @@ def _digest(folder: Folder) -> str:
         config["limit"] = folder.config.limit
     if folder.config.label.complete is not None:
         config["complete"] = folder.config.label.complete
-    content = [folder.terms.model_dump(mode="json", exclude={"run"}), config]
+    terms = {name: value for name, value in folder.terms.content().items() if name != "run"}
+    content = [terms, config]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -28,7 +28,7 @@ from tacit.align.history import Alignment, History
 from tacit.align.ids import Ids
 from tacit.align.sources import Source, columns_in
 from tacit.company.aligned import Aligned, Log, aligned, alignment_of, copy_table, counted_facts, has_begun, store
-from tacit.company.check import check_table, usable_ids
+from tacit.company.check import check_table, held_out, usable_ids
 from tacit.company.facts import ALIGNMENT
 from tacit.company.folder import Folder
 from tacit.company.meeting import aligning, alignment_limits, meet, server
@@ -107,7 +107,7 @@ def align(  # the protocol from top to bottom, in the order of its messages
             check_table(folder, source, own)
         limits = alignment_limits()
         with best_engine() if cluster is None else cluster_engine(cluster) as engine:
-            work = Work.of(folder, own, engine, progress)
+            work = Work.of(folder, own, engine, progress, lambda rows, key: held_out(folder.terms, source, rows, key))
             with server(folder, contract, limits) if folder.config.role == "label" else nullcontext() as door:
                 found = work.until_done(
                     lambda: meet(
@@ -118,7 +118,10 @@ def align(  # the protocol from top to bottom, in the order of its messages
         if copied:
             with storing(where / _TABLE):
                 os.replace(room / _TABLE, where / _TABLE)
-        return store(folder, own, found.positions, id=found.id, seed=found.seed, digest=found.digest, columns=columns)
+        return store(
+            folder, own, found.positions, id=found.id, seed=found.seed, digest=found.digest, columns=columns,
+            tested=found.tested,
+        )  # fmt: skip
 
 
 @contextmanager
@@ -151,6 +154,7 @@ class Found:
     seed: int  # of batches
     digest: str  # of the common ids
     positions: NDArray[np.int64]  # into this party's ids
+    tested: int | None = None
 
 
 def _hear_refusal(link: Link) -> None:
@@ -173,16 +177,21 @@ class Work:
     engine: Engine  # multiplies
     history: History  # of what peers have asked before
     progress: Progress  # told how far it is
+    # which of some rows of the table are for testing, by a seed; None where none are, as in predictions
+    tests: Callable[[NDArray[np.int64], int], NDArray[np.bool_]] | None
     answered: list[str] = field(default_factory=list)  # the peers that may know by now which of their ids are common
     far: dict[str, tuple[int, int]] = field(default_factory=dict)  # multiplications done and to do, by peer
     telling: Lock = field(default_factory=Lock)  # of several threads one at a time
 
     @classmethod
-    def of(cls, folder: Folder, own: Ids, engine: Engine, progress: Progress) -> Work:
+    def of(
+        cls, folder: Folder, own: Ids, engine: Engine, progress: Progress,
+        tests: Callable[[NDArray[np.int64], int], NDArray[np.bool_]] | None = None,
+    ) -> Work:  # fmt: skip
         """That of a party with these ids; every alignment counts, whatever for."""
         probing = folder.config.align
         history = History(Log(folder, ALIGNMENT), runs=probing.runs_a_month, allow_edits=probing.allow_edits)
-        return cls(folder, folder.terms, own, engine, history, progress)
+        return cls(folder, folder.terms, own, engine, history, progress, tests)
 
     def until_done(self, meet_all: Callable[[], Mapping[str, Link]]) -> Found:
         """Where a link breaks, begin again with new keys while no peer has been answered."""
@@ -242,6 +251,7 @@ class Work:
             positions = match.positions[psi.recv_mask(link, len(match))]
             self._enough(positions)
             agreed = seed.as_features(link, name, nonce)
+        positions, tested = self._tested(links, positions, agreed.seed)
         digest = seed.rows_digest(agreed.key, self.own.hashes[positions]).hex()
         for link in links.values():  # both sides show the digest of the rows that they ended with
             link.send(control("done", 0, {"rows": digest}))
@@ -251,7 +261,28 @@ class Work:
                 )
         said = sorted(agreed.commitments.items())
         identity = hashlib.sha256(json.dumps([[who, what.hex()] for who, what in said]).encode()).hexdigest()
-        return Found(identity, agreed.seed, digest, positions)
+        return Found(identity, agreed.seed, digest, positions, tested)
+
+    def _tested(
+        self, links: Mapping[str, Link], positions: NDArray[np.int64], agreed: int
+    ) -> tuple[NDArray[np.int64], int | None]:
+        """The rows with those for testing at the end, and how many these are, where a party's column says which."""
+        tester, name = self.contract.tester, self.folder.config.name
+        if tester is None or self.tests is None:
+            return positions, None
+        if tester == name:
+            mask = self.tests(self.own.rows[positions], agreed)
+        elif self.folder.config.role == "label":
+            mask = psi.recv_mask(links[tester], len(positions))
+        else:
+            (link,) = links.values()
+            mask = psi.recv_mask(link, len(positions))
+        for to, link in links.items() if self.folder.config.role == "label" or tester == name else ():
+            if to != tester:
+                psi.send_mask(link, mask)
+        if mask.all():  # all parties know that
+            raise RefusedError("test", f"all common rows are for testing by {tester}'s column: agree on another [test]")
+        return np.concatenate([positions[~mask], positions[mask]]), int(mask.sum())
 
     def _intersect(self, name: str, link: Link) -> psi.Matched:
         agreed = self.contract.alignment

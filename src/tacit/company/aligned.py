@@ -21,7 +21,7 @@ from tacit.align.cache import file_facts
 from tacit.align.directory import Directory
 from tacit.align.ids import Ids, read_ids
 from tacit.align.sources import Source, load
-from tacit.company.check import check_table
+from tacit.company.check import check_table, extra_columns
 from tacit.company.facts import ALIGNMENT, FILE, PREDICTION, SPLIT_RUN, Alignment, Facts
 from tacit.company.folder import Folder
 from tacit.errors import DataError, UsageError
@@ -64,6 +64,12 @@ class Aligned:
     def rows(self) -> NDArray[np.int64]:
         """Row numbers in this party's table as it is now, in the common order; -1 for an id that it no longer has."""
         return self.found(self._folder.data).rows
+
+    @property
+    def train(self) -> int:
+        """How many of the rows are trained on: the first ones."""
+        tested = self._alignment.tested
+        return self._folder.terms.train_count(self.count) if tested is None else self.count - tested
 
     @property
     def missing(self) -> int:
@@ -209,19 +215,20 @@ def alignment_of(folder: Folder) -> Alignment | None:
     facts, terms = facts_of(folder), folder.terms
     parties = (terms.label_party, *terms.feature_parties)
     columns = None if folder.config.data is None else folder.config.data.ids
-    return facts.of_run(terms.run) or facts.latest(parties, columns)
+    return facts.of_run(terms.run) or facts.latest(parties, columns, terms.tested)
 
 
 def store(
-    folder: Folder, own: Ids, positions: NDArray[np.int64], *, id: str, seed: int, digest: str, columns: Sequence[str]
-) -> Aligned:
+    folder: Folder, own: Ids, positions: NDArray[np.int64], *, id: str, seed: int, digest: str, columns: Sequence[str],
+    tested: int | None = None,
+) -> Aligned:  # fmt: skip
     """Write down which of this party's ids all parties have, in the common order."""
     facts, terms = facts_of(folder), folder.terms
     parties = tuple(sorted((terms.label_party, *terms.feature_parties)))
     others = np.ones(len(own), np.bool_)
     others[positions] = False
     keys = facts.keys_of(own.hashes)
-    made = Alignment(id, parties, tuple(columns), len(positions), len(own), seed, digest)
+    made = Alignment(id, parties, tuple(columns), len(positions), len(own), seed, digest, tested, terms.tested)
     facts.add(made, np.concatenate([keys[positions], keys[others]]))
     return Aligned(terms.run, made.count, id, seed, digest, folder, made)
 
@@ -250,5 +257,5 @@ def copy_table(folder: Folder, path: Path, progress: Progress) -> None:
     from tacit.align.sql import copy_rows
 
     table = folder.table
-    wanted = dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *folder.config.label.columns))
+    wanted = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *extra_columns(folder))))
     copy_rows(str(table.query), table.url_from, wanted, path, lambda done: progress("reading rows", done, 0))

@@ -7,6 +7,7 @@ here, where the partner has no say, and nothing is refused over them later.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from tacit.align.encoder import Columns, days_of, numbers, row_named, spelled, with_dates
 from tacit.align.ids import Ids, Reading, distinct, read_ids
 from tacit.align.kinds import kinds
-from tacit.align.sources import Source, blocks, check_columns, columns_in
+from tacit.align.sources import Source, blocks, check_columns, columns_in, load
 from tacit.align.tables import Spelling, labels_error, wrong_labels
 from tacit.company.folder import Folder
 from tacit.company.ways import way_of
@@ -86,6 +87,29 @@ def usable_ids(folder: Folder, source: Source, columns: Sequence[str] | None = N
     return Ids(own.hashes[ripe], own.rows[ripe], report)
 
 
+def extra_columns(folder: Folder) -> tuple[str, ...]:
+    """Columns of the party's table that nothing is learnt from, and that its rules are about."""
+    test = (folder.terms.test.column,) if folder.terms.tester == folder.config.name else ()
+    return (*folder.config.label.columns, *(name for name in test if name is not None))
+
+
+def held_out(terms: Terms, source: Source, rows: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
+    """Which of some rows of a party's table are for testing, by its column of dates or of groups.  (rows,)"""
+    test, name = terms.test, str(terms.test.column)
+    column = load(source, rows, [name])[name]
+    if test.after is not None:
+        return (days_of(column) >= test.after).fill_null(False).to_numpy()
+    words = column.cast(pl.String).to_frame("group").with_row_index("row")
+    group = pl.coalesce("group", pl.format("row {} has none", "row"))  # it is one of its own
+    groups = words.select(group.alias("group"))
+    values = groups["group"].unique().to_list()
+    drawn = [hashlib.blake2b(f"{seed} {value}".encode(), digest_size=8).digest() for value in values]
+    chosen = {
+        value for value, one in zip(values, drawn, strict=True) if int.from_bytes(one) < terms.test_share * 2.0**64
+    }
+    return groups["group"].is_in(list(chosen)).to_numpy()
+
+
 def _check_size(rows: int, terms: Terms) -> None:
     """Refuse a table of more or fewer ids than the contract allows."""
     least, most = terms.alignment.smallest_set, terms.alignment.largest_set
@@ -115,7 +139,8 @@ def problems(folder: Folder, source: Source, own: Ids | None = None) -> Iterator
     table = folder.table
     unit = "row" if isinstance(folder.terms, Contract) else folder.terms.exchange.unit
     units = (unit,) if table.label is not None and unit != "row" else ()
-    names = list(dict.fromkeys((*table.ids, *table.columns, *table.coin_id, *units, *folder.config.label.columns)))
+    named = (*table.ids, *table.columns, *table.coin_id, *units, *extra_columns(folder))
+    names = list(dict.fromkeys(named))
     try:
         check_columns(source, names)
         yield from _looked_through(folder, source, names, units)
@@ -182,7 +207,10 @@ def _own_columns(folder: Folder) -> Iterator[_Look]:
     columns = columns_of(folder)
     singles = [Columns(numeric=(name,)) for name in columns.numeric]
     singles += [Columns(dates=(name,)) for name in (*columns.dates, *columns.times)]
-    singles += [Columns(dates=(name,)) for name in folder.config.label.columns]
+    dated = folder.config.label.columns
+    if folder.terms.tester == folder.config.name and folder.terms.test.date is not None:
+        dated = (*dated, folder.terms.test.date)
+    singles += [Columns(dates=(name,)) for name in dated]
     singles += [Columns(categorical=(name,)) for name in columns.categorical]
     return (_Look(partial(_read, one)) for one in singles)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.align.encoder import Inputs
-from tacit.company.aligned import Log, counted_facts, facts_of
+from tacit.company.aligned import Log, aligned, counted_facts, facts_of
 from tacit.company.facts import ALIGNMENT, PREDICTION, SPLIT_RUN
 from tacit.company.folder import Folder
 from tacit.company.shipments import Shipments
@@ -85,7 +85,7 @@ def disclosed(folder: Folder) -> tuple[Departure, ...]:
     for run in facts.records(SPLIT_RUN, dated=True):
         if run["contract"] == terms.digest:
             what = f"{'gradients' if label else 'embeddings'}, {run['epochs']} visits, under {run['protection']}"
-            rows = terms.train_count(alignment.count) if (alignment := facts.of_run(terms.run)) else 0
+            rows = aligned(folder).train
             sent += [Departure(time=run["written"], what=what, to=to, rows=rows) for to in peers]
     left = [one for one in facts.records(PREDICTION) if one["run"] == terms.run]
     closed = {one.get("job") for one in left if not one["what"].startswith("room for")}

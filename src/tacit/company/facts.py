@@ -55,6 +55,8 @@ class Alignment:
     whole: int  # usable ids of the table that was aligned; the common ones are some of them
     seed: int  # draws the batches; nobody chose it
     digest: str  # keyed digest of the common ids in their order, equal on all sides
+    tested: int | None = None  # the last rows, for testing; None where the contract's share says how many
+    test: str = ""  # what decided which these are; empty where chance did
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,12 @@ class Facts:
                 db.execute("INSERT INTO aligned VALUES (?, ?, ?)", (alignment.id, at, part))
             self._forget_others(db, alignment)
 
-    def latest(self, parties: Sequence[str], columns: Sequence[str] | None) -> Alignment | None:
-        """The newest alignment of these parties by these columns, or by any if none are given, if there is one."""
+    def latest(self, parties: Sequence[str], columns: Sequence[str] | None, test: str = "") -> Alignment | None:
+        """The newest alignment of these parties by these columns, or by any if none are given, with these test rows."""
         with self._open() as db:
             every = db.execute("SELECT fields FROM alignments ORDER BY rowid DESC").fetchall()
         found = [_read(fields) for (fields,) in every]
-        alike = (each for each in found if each.parties == tuple(sorted(parties)))
+        alike = (each for each in found if (each.parties, each.test) == (tuple(sorted(parties)), test))
         return next((each for each in alike if columns is None or each.columns == tuple(columns)), None)
 
     def of_run(self, run: str) -> Alignment | None:
@@ -191,7 +193,8 @@ class Facts:
         used |= {fields["alignment"] for fields in self._records(db, SPLIT_RUN)}
         for (fields,) in db.execute("SELECT fields FROM alignments").fetchall():
             old = _read(fields)
-            if (old.parties, old.columns) == (newest.parties, newest.columns) and old.id not in used:
+            alike = (old.parties, old.columns, old.test) == (newest.parties, newest.columns, newest.test)
+            if alike and old.id not in used:
                 db.execute("DELETE FROM aligned WHERE alignment = ?", (old.id,))
                 db.execute("DELETE FROM alignments WHERE id = ?", (old.id,))
 

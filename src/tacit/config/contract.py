@@ -7,11 +7,11 @@ import json
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from tacit.config.files import File, Name, Names, Number, Problem, Section, Shape, Text, Whole, as_set
+from tacit.config.files import Day, File, Name, Names, Number, Problem, Section, Shape, Text, Whole, as_set
 from tacit.config.protections import Embedding, Gradient
 from tacit.errors import UsageError
 
@@ -46,6 +46,38 @@ class Alignment(Section):
     def _problems(self) -> Iterator[Problem]:
         if self.smallest_set > self.largest_set:
             yield "smallest_set", f"{self.smallest_set} is above largest_set = {self.largest_set}: lower it"
+
+
+class HeldOut(Section):
+    """Which common rows are for testing where that is not left to chance: by time, or by group.
+
+    One party's column says so, and all parties get to know which rows these are.
+
+    Attributes:
+        party: whose column it is; the label party if not given.
+        date: its column of dates.
+        after: rows of this day or later are for testing; those without a date are trained on.
+        by: in place of these, its column of groups, such as households: `test_share` of the groups, drawn by the
+            alignment's seed, are for testing with all their rows.
+    """
+
+    party: Name | None = None
+    date: Text | None = Field(default=None, examples=['"clicked_at"'])
+    after: Day | None = Field(default=None, examples=["2026-01-01"])
+    by: Text | None = Field(default=None, examples=['"household"'])
+
+    @property
+    def column(self) -> str | None:
+        """The column that says so; None where a random share of the rows is taken."""
+        return self.by or self.date
+
+    def _problems(self) -> Iterator[Problem]:
+        if (self.date is None) != (self.after is None):
+            yield "after", 'date and after go together: write date = "clicked_at" and after = 2026-01-01, or neither'
+        if self.by is not None and self.date is not None:
+            yield "by", "does not go with date and after: keep one of them"
+        if self.party is not None and self.column is None:
+            yield "party", "is whose column says which rows are for testing: name the column in by or date"
 
 
 class Minimum(Section):
@@ -133,6 +165,7 @@ class Terms(File):
         label_party: its name, as in its certificate.
         feature_parties: one to eight names.
         test_share: of the common rows, the last ones in their order, which nobody chose; 0 for none.
+        test: which rows these are, where time or groups decide and not chance.
         positive: of two classes, the value of the label's column that counts as 1; the other one is 0. Without it yes,
             true and 1 do.
         class_names: what the label's column calls more than two classes, from class 0 on; without it class numbers.
@@ -147,6 +180,7 @@ class Terms(File):
         examples=['["airport"]']
     )
     test_share: Annotated[Number, Field(ge=0, lt=1)] = 0.2
+    test: HeldOut = HeldOut()
     positive: Text | None = Field(default=None, examples=['"yes"'])
     class_names: Names = Field(default=(), examples=['["none", "basic", "premium"]'])
     alignment: Alignment = Alignment()
@@ -154,7 +188,7 @@ class Terms(File):
     @property
     def digest(self) -> str:
         """A digest of the content in hex: comments, order, defaults left out and spellings of numbers don't matter."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        content = json.dumps(self.content(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"tacit contract 1\n" + content.encode()).hexdigest()
 
     @property
@@ -175,13 +209,50 @@ class Terms(File):
         theirs, mine = digests if isinstance(digests, dict) else {}, self.digests
         return [name for name in mine if name in theirs and theirs[name] != mine[name]]
 
+    def content(self) -> dict[str, Any]:
+        """Everything that is agreed on; what is newer than other contracts only where it is there."""
+        return self.model_dump(mode="json", exclude=set() if self.test.column else {"test"})
+
+    @property
+    def tested(self) -> str:
+        """What decides which rows are for testing, as alignments have it; empty where chance does."""
+        if self.test.column is None:
+            return ""
+        share = self.test_share if self.test.by else None
+        return json.dumps([self.tester, self.test.model_dump(mode="json"), share], sort_keys=True)
+
+    @property
+    def tester(self) -> str | None:
+        """The party whose column decides that; None where chance does."""
+        return None if self.test.column is None else self.test.party or self.label_party
+
+    @property
+    def test_words(self) -> str:
+        """Which common rows are for testing, in words."""
+        if self.test.after is not None:
+            return f"those of {self.test.after} and later, by the column {self.test.date!r} of {self.tester}"
+        share = f"{self.test_share:.0%} of the common ones"
+        return (
+            share if self.test.by is None else f"{share}, whole groups by the column {self.test.by!r} of {self.tester}"
+        )
+
+    @property
+    def trained(self) -> str:
+        """Which common rows are trained on, in words."""
+        if self.test.after is not None:
+            return f"those before {self.test.after} (by {self.test.date})"
+        share = "all" if not self.test_share else f"{1 - self.test_share:.0%}"
+        return share if self.test.by is None else f"{share} (whole groups by {self.test.by})"
+
     def train_count(self, count: int) -> int:
-        """How many of so many common rows are trained on: the first ones."""
+        """How many of so many common rows are trained on, the first ones, where chance decides which."""
         return count - int(count * self.test_share)
 
     def _problems(self) -> Iterator[Problem]:
         if self.label_party in self.feature_parties:
             yield "feature_parties", f"{self.label_party!r} is the label party already: name the others here"
+        if self.test.party is not None and self.test.party not in (self.label_party, *self.feature_parties):
+            yield "test.party", f"{self.test.party!r} is no party of this contract: name one"
         if self.positive is not None and self.class_names:
             yield "positive", "does not go with class_names, which name all classes: keep one of them"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -58,6 +59,7 @@ Names = Annotated[tuple[Text, ...], AfterValidator(_once)]
 Shape = Annotated[tuple[int, ...], BeforeValidator(_shape)]
 Visits = Annotated[int | Literal["epochs"], BeforeValidator(_visits)]
 Address = Annotated[str, AfterValidator(_address)]
+Day = Annotated[date, Strict()]
 Switch = Annotated[bool, Strict()]
 Factory = Annotated[str, Field(pattern=r"^[^:\s][^:]*:[A-Za-z_]\w*$")]
 Problem = tuple[str, str]  # place and message

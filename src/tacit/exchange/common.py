@@ -139,7 +139,7 @@ def every_row(folder: Folder, rows: Aligned) -> Inputs:
 
 def _encoded(folder: Folder, rows: Aligned, numbers: NDArray[np.int64], cache: str) -> Inputs:
     contract = folder.one_shot
-    kept, train = folder.run_folder(contract) / cache, contract.train_count(rows.count)
+    kept, train = folder.run_folder(contract) / cache, rows.train
     inputs = prepare(folder.data, numbers, columns_of(folder), kept, train=train).inputs
     rows.found(folder.data)  # it was not changed meanwhile
     return inputs

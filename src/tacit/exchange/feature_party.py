@@ -90,7 +90,7 @@ def train_features(
     telling.part("preparing")
     telling.limited(folder.config.limit)
     contract, rows = folder.one_shot, pin(folder, telling.progress)
-    where, train = folder.run_folder(contract), contract.train_count(rows.count)
+    where, train = folder.run_folder(contract), rows.train
     telling.gone(rows.missing)
     with counted_book(folder, restored):
         pass  # it knows of everything that left
@@ -291,7 +291,7 @@ def home_of(folder: Folder, rows: Aligned, inputs: Inputs, progress: Progress) -
     """All that decoders attack with: the rows, and what has left of them before."""
     contract = folder.one_shot
     return Home(
-        inputs, columns_of(folder).encoded, contract.train_count(rows.count), contract.exchange,
+        inputs, columns_of(folder).encoded, rows.train, contract.exchange,
         withheld=folder.config.learn.withheld, limit=folder.config.limit, known=folder.config.learn.known,
         seed=common.seed_of(folder), threads=common.threads_of(folder), progress=progress,
         before=before(folder, rows),

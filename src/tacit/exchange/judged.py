@@ -152,6 +152,11 @@ class Tested:
             f"loss of {name}", descending=True
         )
 
+    @property
+    def few(self) -> bool:
+        """Whether nothing can be said: few rows have a label, or all have the same."""
+        return len(self.truth) < FEWEST or len(np.unique(self.truth)) < 2
+
     def _check(self) -> None:
         if len(self.truth) < FEWEST:
             raise UsageError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -32,6 +33,7 @@ from tacit.exchange import common as common
 from tacit.exchange.common import ExchangeTelling
 from tacit.exchange.head import Head as Fitted
 from tacit.exchange.head import fit_head, load_head
+from tacit.exchange.judged import Tested
 from tacit.exchange.messages import Form, Greeting, Received, answer_all, greet_feature_party, label_limits, packed
 from tacit.labels.book import Book, Terms, open_book
 from tacit.labels.label_bound import LabelBound
@@ -145,7 +147,7 @@ class Answers:
     @property
     def train(self) -> int:
         """How many of the rows are trained on, and answered about."""
-        return self.contract.train_count(self.rows.count)
+        return self.rows.train
 
     @cached_property
     def target(self) -> Target:
@@ -181,6 +183,14 @@ class Answers:
         cells = self.mechanism.cell_of(values) if isinstance(self.mechanism, NumberFlips) else values
         labels = np.where(self.target.known, cells, -1).astype(np.int64)
         return Rows(keys[: self.train], units[: self.train], labels[: self.train])
+
+    def units(self, at: NDArray[np.intp]) -> NDArray[np.int64] | None:
+        """A number for the unit of each of some rows; None where each row is one."""
+        if self.contract.exchange.unit == "row":
+            return None
+        with self._book() as book:
+            _, units = _keys(self.folder, self.contract, self.rows, book)
+        return np.unique(units[at], axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
     def label_bound(self) -> LabelBound:
         """Of what was sent, with everything that was sent before."""
@@ -341,21 +351,33 @@ def _fit(answers: Answers, received: Received, label_bound: LabelBound, telling:
             progress=lambda _, done, total: telling.part(what, done, total),
         )  # fmt: skip
 
-    def judged(name: str, what: str, given: NDArray[np.uint8] | None) -> dict[str, float]:
+    def scored(name: str, what: str, given: NDArray[np.uint8] | None) -> NDArray[np.float64]:
         if head.factory is None or (where / name).exists():
             made = load_head(made_once(where, name, lambda path: fitted(what, given).save(path), telling.trace))
         else:
             made = fitted(what, given)
             with suppress(UsageError):  # an object that can't be kept without pickle is fitted at every start
                 made_once(where, name, made.save, telling.trace)
-        test = slice(train, answers.rows.count)
-        return figures(target, test, made.predict(None if given is None else given[test], own[test]))
+        return made.predict(None if given is None else given[test], own[test])
 
-    together = judged("head", "fitting the model", codes)
-    alone = judged("fallback", "fitting it without partners", None)
-    write_json(where / "figures.json", {"figures": together, "alone": alone})
+    test = slice(train, answers.rows.count)
+    scores = scored("head", "fitting the model", codes)
+    scores_alone = scored("fallback", "fitting it without partners", None)
+    together, alone = figures(target, test, scores), figures(target, test, scores_alone)
+    at = train + np.flatnonzero(target.known[test])
+    truth, mine = target.values[at].astype(np.float64), own[torch.from_numpy(at)]
+    tested = Tested(at, truth, scores[at - train], scores_alone[at - train], codes[at], mine, target.classes)
+    told = {"worth": [], "calibration": []} if tested.few else _told(tested, answers.units(at))
+    write_json(where / "figures.json", {"figures": together, "alone": alone, **told})
     size = Form(contract.exchange.bits, contract.exchange.numbers).size(len(codes)) * len(contract.feature_parties)
     return LabelOutcome(where, together, alone, label_bound, size)
+
+
+def _told(tested: Tested, units: NDArray[np.int64] | None) -> dict[str, list[dict[str, Any]]]:
+    """What the partner is worth on the test rows, and how well probabilities are calibrated on them."""
+    calibration = tested.calibration().rename({"share of ones": "share"}).to_dicts() if tested.classes == 2 else []
+    names = {"with the partner": "together", "without": "alone"}
+    return {"worth": tested.worth(units).rename(names).to_dicts(), "calibration": calibration}
 
 
 def _learnt_from(known: NDArray[np.bool_], most: int | None, seed: int) -> NDArray[np.intp] | slice:

@@ -34,9 +34,9 @@ def _labels(folder: Folder, ahead: Ahead) -> Plan:
     if mechanism is None:
         return Plan((f"No label is sent to {to}.",), figures={"labels": 0})
     one = "" if contract.positive is None else f" (1 is {contract.positive!r})"
-    share = "all" if not contract.test_share else f"{1 - contract.test_share:.0%}"
     sent = [
-        f"The label {str(folder.table.label)!r}{one} of {share} of {ahead.words} goes to {to}, once, randomized.",
+        f"The label {str(folder.table.label)!r}{one} of {contract.trained} of {ahead.words} goes to {to}, once, "
+        "randomized.",
         f"Of two of them that differ, whoever gets that picks the right one at most {mechanism.auc:.1%} of the time, "
         f"and the odds of a label change by at most a factor of {mechanism.odds:.4g}: a bound, whatever else is known.",
         "Labels that have left are frozen for good: one that is corrected later is never sent.",

@@ -116,7 +116,9 @@ def _label(folder: Folder, where: Path, again: bool, progress: Progress) -> Repo
         limit=limit,
         verdict="broken" if over else "held",
         worst=_bounding(label_bound.auc),
-        exchange=Exchanged(label_bound=bounded, figures=told, departures=_departures(folder, where), checked=checked),
+        exchange=Exchanged(
+            label_bound=bounded, figures=told, departures=_departures(folder, where), checked=checked, **_worth(where)
+        ),
         not_tested=_NEVER_LABELS,
         assumptions=_ASSUMED_LABELS,
     )
@@ -136,7 +138,7 @@ def _no_label(folder: Folder, where: Path, answers: Answers) -> Report:
         worst=_bounding(label_bound.auc),
         exchange=Exchanged(
             label_bound=bounded or _bounded(folder, label_bound, None), figures=tuple(_private(where)),
-            departures=_departures(folder, where),
+            departures=_departures(folder, where), **_worth(where),
         ),
         not_tested=_NEVER_LABELS,
         assumptions=_ASSUMED_LABELS[1:2],
@@ -193,6 +195,11 @@ def _beyond_columns(folder: Folder, where: Path, answers: Answers, labels: NDArr
     return [without, together.model_copy(update={"held": gain.gain.holds(mechanism.auc - 0.5)})]
 
 
+def _worth(where: Path) -> dict[str, Any]:
+    told = json.loads((where / "figures.json").read_bytes())
+    return {name: told.get(name, ()) for name in ("worth", "calibration")}  # a run of an older version has none
+
+
 def _private(where: Path) -> list[Figure]:
     told = json.loads((where / "figures.json").read_bytes())
     sides = (("figures", "with partners"), ("alone", "without partners"))
@@ -210,7 +217,7 @@ def _private(where: Path) -> list[Figure]:
 
 def _features(folder: Folder, where: Path, limit: float | None, again: bool, progress: Progress) -> Report:
     contract, rows = folder.one_shot, aligned(folder)
-    train = contract.train_count(rows.count)
+    train = rows.train
     inputs = own_inputs(folder, rows)
     exchange, codes = contract.exchange, np.load(where / "release" / "codes.npy")
     audit = json.loads((where / "release" / "release.json").read_bytes())["audit"]

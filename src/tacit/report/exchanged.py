@@ -50,6 +50,25 @@ class Figure(Part):
     about: str = told("what it means, in a sentence.")
 
 
+class Worth(Part):
+    """A figure of the label party's private model on the test rows, with partners and without."""
+
+    figure: str = told("its name; of AUC, PR-AUC, lift, accuracy and R2 more is better, of all others less.")
+    together: FiniteFloat = told("with what partners sent.")
+    alone: FiniteFloat = told("of a model without it.")
+    difference: FiniteFloat = told("between the two.")
+    low: FiniteFloat = told("lower end of its 95% interval, a bootstrap over the test rows, by unit.")
+    high: FiniteFloat = told("upper end.")
+
+
+class Calibrated(Part):
+    """Test rows of like scores: how likely their label was said to be 1, and how often it is."""
+
+    score: FiniteFloat = told("the mean score.")
+    share: FiniteFloat = told("the share of ones.")
+    rows: int = told("how many they are.")
+
+
 class Charged(Part):
     """What all exchanges so far tell about a unit, and about how many units: a bound."""
 
@@ -140,5 +159,7 @@ class Exchanged(Part):
     label_bound: Bounded | None = told("of a label party.", None)
     release: Released | None = told("of a feature party.", None)
     figures: tuple[Figure, ...] = told("what was measured, with the bounds that it is held against.", ())
+    worth: tuple[Worth, ...] = told("what the partners are worth to a label party's private model.", ())
+    calibration: tuple[Calibrated, ...] = told("of that model, of two classes, from the lowest scores on.", ())
     departures: tuple[Departure, ...] = told("everything that left this party.", ())
     checked: str = told("what a check of the book of coins said; empty where it was not asked.", "")

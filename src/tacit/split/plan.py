@@ -26,11 +26,11 @@ def _visits(folder: Folder, ahead: Ahead) -> tuple[str, dict[str, Any]]:
     """How often which rows go out, in words and in figures."""
     contract, config = folder.contract, folder.config
     mine = contract.feature_parties if config.role == "label" else (config.name,)
-    share = "each row" if not contract.test_share else f"{1 - contract.test_share:.0%}"
-    words = f"{contract.epochs} visits of {share} of {ahead.words}"
+    words = f"{contract.epochs} visits of {contract.trained} of {ahead.words}"
     if ahead.count is None:
         return words, {"visits": contract.epochs}
-    turns = Turns(ahead.count, contract.batch_size, contract.epochs, 0, contract.test_share)
+    tested = None if ahead.aligned is None else ahead.aligned.count - ahead.aligned.train
+    turns = Turns(ahead.count, contract.batch_size, contract.epochs, 0, contract.test_share, tested)
     trained = turns.steps * contract.batch_size
     size = 4 * trained * contract.epochs * sum(math.prod(contract.cut.widths[name]) for name in mine)
     figures = {"visits": contract.epochs, "rows": ahead.count, "trained": trained, "tested": turns.test_count}

@@ -72,7 +72,9 @@ class Trained:
 
 def plan_of(contract: Contract, rows: Aligned) -> Plan:
     """What is done in which turn, over these rows."""
-    return Plan(rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share)
+    return Plan(
+        rows.count, contract.batch_size, contract.epochs, rows.seed, contract.test_share, rows.count - rows.train
+    )
 
 
 def begin(folder: Folder, contract: Terms) -> Path:
