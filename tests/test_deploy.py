@@ -16,6 +16,16 @@ DEPLOY = Path(__file__).parent.parent / "deploy"
 MANIFESTS = sorted(DEPLOY.glob("kubernetes-*.yaml"))
 
 
+def test_the_containerfile_copies_what_is_there_and_ends_with_the_command():
+    lines = [line for line in (DEPLOY / "Containerfile").read_text().replace("\\\n", "").splitlines() if line]
+    steps = [line.split(maxsplit=1) for line in lines if not line.startswith("#")]
+    assert {step for step, _ in steps} == {"FROM", "COPY", "RUN", "ENV", "USER", "VOLUME", "ENTRYPOINT", "CMD"}
+    copied = [name for step, rest in steps if step == "COPY" and "--from" not in rest for name in rest.split()[:-1]]
+    assert {"src", "pyproject.toml", "constraints.txt"} <= set(copied)
+    assert [name for name in copied if not (DEPLOY.parent / name).exists()] == []
+    assert ["ENTRYPOINT", '["tacit"]'] in steps
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
 def test_systemd_understands_the_unit_and_tacit_its_command(tmp_path):
     text = (DEPLOY / "tacit@.service").read_text()

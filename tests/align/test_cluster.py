@@ -73,5 +73,5 @@ def test_an_error_of_a_worker_is_told_with_what_to_do(hashes, monkeypatch):
 
 def test_no_ray_is_said_with_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install -e '.\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'tacit\[cluster\]'"):
         align(small_companies(tmp_path)[0].path, cluster="auto")

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import tacit
-from tacit.errors import DataError, UsageError
+from tacit.errors import DataError, LabelsError, UsageError
 from tacit.exchange.in_process import one_shot
 
 from .companies import table
@@ -181,3 +181,24 @@ def test_a_notebook_shows_figures_bound_and_picture(tmp_path):
     assert "There is no bound on what that tells" in html
     result.plot().savefig(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_what_a_notebook_shows_has_a_line_for_each_column_and_what_the_partner_is_worth():
+    page = trained(audit=True)._repr_html_()
+    assert "most read of it" in page
+    for name in FEATURES.columns:
+        assert f">&quot;{name}&quot;</td>" in page or f"<td>{name}</td>" in page
+    assert "PR-AUC" in page
+
+
+def test_a_number_as_label_says_what_to_pass():
+    with pytest.raises(
+        LabelsError, match=r"1,500 different ones, and classes = 2: pass classes=None .* low=-\d+, high="
+    ):
+        trained(labels=ROWS["delay"])
+
+
+def test_trees_have_the_names_of_columns():
+    features = FEATURES.rename({"wind": "Wind [m/s]", "rain": "Wind: m/s"})
+    model = trained(features, pl.DataFrame({"Größe, cm": OWN["plane"]}), head="trees").model
+    assert model.head.forest.models[0].feature_name() == ["Größe_cm", "partner_0"]

@@ -53,7 +53,7 @@ def test_what_a_cluster_can_do(cluster):
 
 def test_no_ray_is_said_with_what_to_install(monkeypatch, data):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install -e '.\[cluster\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'tacit\[cluster\]'"):
         sweep(data, cluster="auto", **OPTIONS)
 
 

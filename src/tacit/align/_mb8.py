@@ -69,7 +69,7 @@ def _library() -> Path:
     try:
         package = metadata.distribution("ipp-crypto")
     except metadata.PackageNotFoundError as error:
-        raise _UnavailableError("ipp-crypto is not installed: pip install -e '.[fastpsi]' in the checkout") from error
+        raise _UnavailableError("ipp-crypto is not installed: pip install 'tacit[fastpsi]'") from error
     for file in package.files or ():
         if file.name == "libcrypto_mb.so":
             return Path(package.locate_file(file)).resolve()  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def joined(address: str) -> Iterator[Any]:
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise UsageError("Ray is not installed: pip install -e '.[cluster]' in the checkout") from None
+        raise UsageError("Ray is not installed: pip install 'tacit[cluster]'") from None
     mine = not ray.is_initialized()
     if mine:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")

@@ -5,6 +5,7 @@ are mostly noise one early stop on one part of the rows is a lottery, and the lo
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from tacit.errors import DataError, TensorError
 from tacit.exchange._rows import Target, losses
 from tacit.progress import Progress
 
+_SIGNS = r"[^\w.-]+"  # what stands for something else in LightGBM's text
 _ROWS = 32768  # rows that are sent through the trees at once
 # numbers of a table from which on folds grow one after the other, to the last round: the trees are the same, and
 # LightGBM takes several hundred bytes of memory for each row of each fold that grows
@@ -81,16 +83,25 @@ class Forest:
         growth: Growth,
         *,
         unordered: Sequence[int] = (),
+        names: Sequence[str] = (),
         seed: int = 0,
         threads: int = 1,
         progress: Progress = lambda *_: None,
     ) -> Self:
-        """Grow trees on every fold until the loss of the rows left out grows no better."""
+        """Grow trees on every fold until the loss of the rows left out grows no better.
+
+        Names are of the columns, for whoever reads the trees; LightGBM takes letters, digits and few signs.
+        """
         import lightgbm
 
         growth = replace(growth, step=min(growth.step, growth.rounds))
         shared = growth.options(target, table.shape, seed, threads)
-        data = lightgbm.Dataset(table, target.values, params=shared, categorical_feature=list(unordered)).construct()
+        plain = [re.sub(_SIGNS, "_", name) for name in names]
+        alike = len(set(plain)) < len(plain)
+        named = [f"{name}_{place}" for place, name in enumerate(plain)] if alike else plain
+        data = lightgbm.Dataset(
+            table, target.values, params=shared, categorical_feature=list(unordered), feature_name=named or "auto"
+        ).construct()
         folds = max(1, min(growth.folds, len(table) // 2))
         fold = np.random.default_rng([seed, 1]).permutation(len(table)) % max(2, folds)
         alone = len(table) == 1  # it is learnt from, and judged on

@@ -95,15 +95,21 @@ def matrix(inputs: Inputs | None, codes: NDArray[np.uint8] | None = None) -> NDA
     return table
 
 
+def names_of(inputs: Inputs | None, codes: NDArray[np.uint8] | None = None) -> list[str]:
+    """The names of a matrix's columns; none where not all have one."""
+    names = [*(() if inputs is None else inputs.names)]
+    own = 0 if inputs is None else inputs.categorical.shape[1] + inputs.numeric.shape[1]
+    cells = [] if codes is None else [f"partner_{place}" for place in range(codes.shape[1])]
+    return [*names, *cells] if len(names) == own else []
+
+
 def frame(inputs: Inputs | None, codes: NDArray[np.uint8] | None = None) -> Any:
     """The same for an object of the user's: with the columns' names, where pandas is installed and they have some.
 
     Names are what a scikit-learn `ColumnTransformer` asks for; cells of an embedding are `partner_0` and so on.
     """
-    table = matrix(inputs, codes)
-    names = [*(() if inputs is None else inputs.names)]
-    names += [] if codes is None else [f"partner_{place}" for place in range(codes.shape[1])]
-    if len(names) != table.shape[1] or importlib.util.find_spec("pandas") is None:
+    table, names = matrix(inputs, codes), names_of(inputs, codes)
+    if not names or importlib.util.find_spec("pandas") is None:
         return table
     import pandas as pd
 

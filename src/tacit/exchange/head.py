@@ -25,7 +25,18 @@ from tacit.arguments import count
 from tacit.errors import DataError, TensorError, UsageError
 from tacit.exchange._forest import Forest, Growth
 from tacit.exchange._network import Fitting, Scorer, TableTrunk, device_of, fit_scorer, same_draws, scores_of, units_of
-from tacit.exchange._rows import Target, frame, fresh, load_own, matrix, save_own, softmax, true_target, unordered
+from tacit.exchange._rows import (
+    Target,
+    frame,
+    fresh,
+    load_own,
+    matrix,
+    names_of,
+    save_own,
+    softmax,
+    true_target,
+    unordered,
+)
 from tacit.progress import Progress
 
 HEADS = ("trees", "network")  # the heads that have a name; anything else is an object or a factory of the user's
@@ -136,7 +147,10 @@ def fit_head(  # each setting by name; most callers leave most of them as they a
     if kind == "trees":
         table = matrix(own, codes)[known]
         plain = unordered(own, _FEW_CODES)
-        grown = Forest.fit(table, target, _GROWTH, unordered=plain, seed=seed, threads=threads, progress=progress)
+        grown = Forest.fit(
+            table, target, _GROWTH, unordered=plain, names=names_of(own, codes), seed=seed, threads=threads,
+            progress=progress,
+        )  # fmt: skip
         return TreesHead(shape, grown)
     if kind == "network" or isinstance(kind, nn.Module):
         ours, places = kind == "network", torch.from_numpy(known)

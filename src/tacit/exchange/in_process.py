@@ -5,6 +5,7 @@ What each side would send, and what could be read of it, is seen before anybody 
 
 from __future__ import annotations
 
+import math
 import secrets
 import textwrap
 from collections.abc import Collection
@@ -23,7 +24,8 @@ from tacit.align.encoder import Inputs
 from tacit.arguments import count, device_named
 from tacit.config import Exchange
 from tacit.config.contract import MOST_BITS, WIDEST
-from tacit.errors import TensorError, UsageError
+from tacit.contracts import Estimate
+from tacit.errors import LabelsError, TensorError, UsageError
 from tacit.exchange._rows import received_target
 from tacit.exchange.findings import ReleaseAudit
 from tacit.exchange.head import fit_head
@@ -45,6 +47,7 @@ from tacit.labels.target import Labels, figures, read_target
 from tacit.labels.target import Target as Truth
 from tacit.progress import Progress
 
+_FEW_LABELS = 20  # different numbers that may be classes, at most
 _WIDE = 100  # characters of a line of a result
 
 
@@ -119,6 +122,8 @@ class Result:
         worth = self.worth() if len(self.tested.truth) >= FEWEST else None
         told = "" if worth is None else worth.with_columns(pl.selectors.float().round(4))._repr_html_()
         read = [f"<p>{escape(line)}</p>" for line in (_sent_of_features(self), *_read(self.audit)[:1])]
+        if self.audit is not None:
+            read.append(_by_column(self.audit)._repr_html_())
         return f"<h4>{len(self.test):,} test rows</h4>{told}<h4>Labels</h4>{bound}<h4>Features</h4>{''.join(read)}"
 
     def __repr__(self) -> str:
@@ -275,6 +280,7 @@ def _exchange(
 
 def _table(features: Any, labels: Any, own: Any, exchange: Exchange, test_share: float, seed: int) -> _Table:
     column = labels_of(labels)
+    _check_kind(column, exchange)
     total = len(column)
     check_index(features, {"labels": labels, "own": own})
     for what, given in (("features", features), ("own", own)):
@@ -295,6 +301,20 @@ def _table(features: Any, labels: Any, own: Any, exchange: Exchange, test_share:
     mine = nothing(total) if owner is None else owner.read(own, "own")
     rows, place = reader.read(features, "features"), torch.from_numpy(order)
     return _Table(rows[place], mine[place], target, order, train, (reader, owner), exchange)
+
+
+def _check_kind(column: pl.Series, exchange: Exchange) -> None:
+    """Refuse numbers where classes are to be learnt, and say what to pass."""
+    numbers = column.drop_nulls().cast(pl.Float64, strict=False) if column.dtype.is_numeric() else None
+    if numbers is None or exchange.target == "number":
+        return
+    seen = numbers.drop_nans()
+    if seen.n_unique() > _FEW_LABELS and seen.n_unique() > exchange.classes:
+        low, high = math.floor(seen.min()), math.ceil(seen.max())  # type: ignore[arg-type]
+        raise LabelsError(
+            f"labels are numbers, {seen.n_unique():,} different ones, and classes = {exchange.classes}: pass "
+            f"classes=None with a public range, such as low={low}, high={high}, or labels that are classes"
+        )
 
 
 class _OfNumbers(nn.Module):
@@ -391,6 +411,20 @@ def _column_of(given: Any, rows: int) -> pl.Series:
 
 def _wrapped(sentence: str) -> list[str]:
     return textwrap.wrap(sentence, _WIDE)
+
+
+def _by_column(audit: ReleaseAudit) -> pl.DataFrame:
+    """The most that decoders read of each column, worst first."""
+    rows = [
+        (name, one.question, one.decoder, one.given, one.members, *(round(end, 3) for end in _ends(one.read)))
+        for name, one in audit.columns().items()
+    ]
+    names = ["column", "most read of it", "decoder", "all others known", "rows", "read", "low", "high"]
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def _ends(read: Estimate) -> tuple[float, float, float]:
+    return read.value, read.low, read.high
 
 
 def _read(audit: ReleaseAudit | None) -> list[str]:

@@ -18,7 +18,7 @@ def plot(tested: Tested, head: Head, audit: ReleaseAudit | None) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UsageError("Matplotlib is not installed: pip install -e '.[figures]'") from None
+        raise UsageError("Matplotlib is not installed: pip install 'tacit[figures]'") from None
 
     class Picture(Figure):
         """A figure that a notebook shows, whatever its settings."""

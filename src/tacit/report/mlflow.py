@@ -50,7 +50,7 @@ def log_report(run: str | Path, *, uri: str | None = None, experiment: str = "ta
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param
     except ModuleNotFoundError as error:
-        raise UsageError(f"mlflow is not installed ({error}): pip install -e '.[tracking]' in the checkout") from None
+        raise UsageError(f"mlflow is not installed ({error}): pip install 'tacit[tracking]'") from None
     report = read(path).model_dump(mode="json")
     subject = report["subject"]
     facts = {name: value for name, value in subject.items() if name not in ("versions", "files") and value}

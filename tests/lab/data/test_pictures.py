@@ -86,5 +86,5 @@ def test_a_cache_that_cannot_be_written_is_named(folder, tmp_path):
 
 def test_without_pillow_it_says_what_to_install(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UsageError, match=r"pip install -e '.\[images\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'tacit\[images\]'"):
         skin.load(folder, cache=tmp_path)

@@ -111,7 +111,7 @@ def test_mlflow_is_asked_to_keep_quiet_unless_its_user_has_said(own, tmp_path, f
 
 def test_without_mlflow_it_says_how_to_install_it(tmp_path, finished, monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(UsageError, match=r"mlflow is not installed .*: pip install -e '\.\[tracking\]'"):
+    with pytest.raises(UsageError, match=r"mlflow is not installed .*: pip install 'tacit\[tracking\]'"):
         log_report(finished(), uri=(tmp_path / "ml").as_uri())
 
 

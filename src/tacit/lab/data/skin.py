@@ -238,5 +238,5 @@ def pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError:
-        raise UsageError("pictures can't be read without Pillow: pip install -e '.[images]' in the checkout") from None
+        raise UsageError("pictures can't be read without Pillow: pip install 'tacit[images]'") from None
     return Image
