@@ -306,7 +306,7 @@ def _meet(
             telling.trace(f"{answer.kind} answered")
             what = _LEFT.get(answer.kind)
             if what is not None:
-                count = 0 if answer.kind == "acknowledgement" else contract.train_count(rows.count)
+                count = 0 if answer.kind == "acknowledgement" else rows.train
                 telling.left(what, name, count, answer.payload.nbytes)
                 telling.trace(f"{answer.kind} logged")
 
