@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from tests.companies import contract, two_companies
 
 from tacit.company.agreed import agree, check_agreed
 from tacit.company.aligned import aligned
@@ -14,7 +15,6 @@ from tacit.company.ready import checks
 from tacit.company.ways import way_of
 from tacit.errors import DataError, UsageError
 from tests.at_once import all_of
-from tests.companies import contract, two_companies
 from tests.torture.world import free_port
 
 SPLIT = contract(batch_size=4)

@@ -5,6 +5,7 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
+from tests.companies import contract, two_companies
 
 from tacit.company.aligned import aligned, alignment_of
 from tacit.company.check import held_out
@@ -12,7 +13,6 @@ from tacit.company.folder import Folder
 from tacit.config import read_contract
 from tacit.errors import RefusedError, TacitError, UsageError
 from tests.at_once import all_of, at_once
-from tests.companies import contract, two_companies
 from tests.torture.world import free_port
 
 SPLIT = contract(batch_size=4)
