@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from tests.companies import contract, two_companies
+from benchmarks.companies import contract, two_companies
 
 from tacit.company.agreed import agree, check_agreed
 from tacit.company.aligned import aligned

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from tests.companies import contract, two_companies
+from benchmarks.companies import contract, two_companies
 
 from tacit.company.aligned import aligned, alignment_of
 from tacit.company.check import held_out
