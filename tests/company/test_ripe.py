@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from benchmarks.companies import contract, two_companies
 
+from benchmarks._companies import contract, two_companies
 from tacit.company.agreed import agree, check_agreed
 from tacit.company.aligned import aligned
 from tacit.company.folder import Folder

@@ -5,8 +5,8 @@ from datetime import date, timedelta
 import numpy as np
 import polars as pl
 import pytest
-from benchmarks.companies import contract, two_companies
 
+from benchmarks._companies import contract, two_companies
 from tacit.company.aligned import aligned, alignment_of
 from tacit.company.check import held_out
 from tacit.company.folder import Folder
