@@ -231,7 +231,7 @@ MISTAKES = {
     ),
     "nothing aligned": (said("train {place.airline}"), ["nothing is aligned for the run 'small'", "tacit align"]),
     # what is not there yet
-    "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "one exchange"]),
+    "no ledger": (said("ledger {place.airline}"), ["has no ledger yet", "an alignment makes one"]),
     "no model": (said("export {place.airline} --out {place.root}/m.safetensors"), ["model.safetensors is missing"]),
     "no record": (said("audit {place.airline}"), ["nothing is recorded there", "checkpoint"]),
     "nothing to audit": (said("audit"), ["nothing to audit", "--messages"]),

@@ -107,7 +107,7 @@ BEFORE = {
     "more than the budget": (lambda p: p.own("limit = 0.8"), ["budget = 0.75", "lower limit or odds", "party.toml"]),
     "two label parties": (
         lambda p: edit(p.path / "airport/party.toml", '"features"', '"label"') or f"train {p.path}/airport",
-        ["[network] connect", "a party with the role 'label' does not connect", "[data] label: is missing"],
+        ['role: this file was written for the role "features"', "tacit init"],
     ),
     "a label at the feature party": (
         lambda p: p.theirs(columns='numeric = ["wind"], label = "late"'),
