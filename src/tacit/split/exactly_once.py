@@ -15,10 +15,10 @@ from typing import Any
 import torch
 
 from tacit.contracts import Message
+from tacit.contracts.sent import moved
 from tacit.errors import ProtocolError, RefusedError, StorageError, TensorError
 from tacit.progress import Trace
 from tacit.split.correspondence import Correspondence
-from tacit.split.pinned import moved
 from tacit.wire.codec import wrong_numbers
 from tacit.wire.line import DeskLine, Dialer
 

@@ -22,9 +22,9 @@ from tacit.contracts import (
     StepNoise,
     noise_source,
 )
+from tacit.contracts.sent import moved
 from tacit.errors import ProtocolError, TensorError, UsageError
 from tacit.split._hooks import caught, flat
-from tacit.split.pinned import moved
 from tacit.split.tensors import evaluating, protections, tensors
 from tacit.wire.codec import wrong_numbers
 

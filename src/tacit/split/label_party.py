@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from tacit.align.batches import digest
 from tacit.contracts import Channel, Message, Noise, NoiseSource, OnDemand, Protected, Protection, StepNoise
+from tacit.contracts.sent import moved
 from tacit.errors import LabelsError, ProtocolError, TensorError, UsageError
-from tacit.split.pinned import moved
 from tacit.split.tensors import evaluating, gradient_protection, tensors
 
 ALIKE = 0.9
