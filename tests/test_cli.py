@@ -85,7 +85,7 @@ def test_the_demo_prints_one_screen_in_three_acts(capsys, monkeypatch, tmp_path,
         "83%", "48%",
         "Act 3. One exchange", "0.600", "1.10", "0.84", "limit 0.9", "30,499 + 304,982", "0.794 0.637",
         "0.134", "an hour late",
-        "python -m papers --list",
+        "--apart", "python -m papers --list",
     ):  # fmt: skip
         assert words in whole, words
     assert out is None or json.loads((tmp_path / out / "demo.json").read_text())["match"] == ACTS["match"]

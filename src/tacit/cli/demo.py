@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit._version import __version__
-from tacit.cli._options import Json, Quiet, option
+from tacit.cli._options import Json, Quiet, flag, option
 from tacit.cli._show import console, leak, make_folder, print_table
 from tacit.progress import one_bar
 
@@ -21,6 +21,7 @@ def demo(
     rows: Annotated[int | None, option("Use only so many flights. [default: all]", "N", min=4096)] = None,
     seed: Annotated[int, option("Of everything that is drawn.", "N")] = 0,
     out: Annotated[Path | None, option("Keep the companies' folders and demo.json in DIR.", "DIR")] = None,
+    apart: Annotated[bool, flag("Train all of act 2 between two processes, not Marvell alone.", "--apart")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -47,7 +48,7 @@ def demo(
             if not as_json:
                 acts[act](told, quiet=quiet)
 
-        told = run(where, rows=rows, seed=seed, progress=progress, show=show)
+        told = run(where, rows=rows, seed=seed, apart=apart, progress=progress, show=show)
     document = {"seed": seed, "version": __version__, **told}
     if out is not None:
         (out / "demo.json").write_text(json.dumps(document, indent=2) + "\n")
@@ -119,6 +120,7 @@ def _next(out: Path | None) -> None:
         f"Report of act 2: {marvell}/runs/flights/report.html",
         f"Report of act 3: {airport}/runs/flights/report.html",
         f"Every label that was sent, drawn again: tacit ledger --folder {airline} --check",
+        f"Act 2 between two processes, whole: tacit demo --apart --out {shlex.quote(str(where))}",
         "The papers' figures: python -m papers --list",
     ]
     if out is None:

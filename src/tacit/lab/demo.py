@@ -37,7 +37,7 @@ PROTECTIONS: dict[str, dict[str, float]] = {
 """Of gradients, in the second act, with their strengths."""
 
 BETWEEN = "marvell"
-"""The protection under which two processes train."""
+"""The protection under which two processes train in any case."""
 
 
 def run(
@@ -45,6 +45,7 @@ def run(
     *,
     rows: int | None = None,
     seed: int = 0,
+    apart: bool = False,
     progress: Progress,
     show: Callable[[str, dict[str, Any]], None] = lambda *_: None,
 ) -> dict[str, Any]:
@@ -54,6 +55,7 @@ def run(
         out: where both companies' folders are made.
         rows: about so many common flights; all where it is left out.
         seed: of everything that is drawn but keys and coins.
+        apart: whether all trainings of the second act go between two processes.
         progress: told what is being done.
         show: told the name of an act and what came of it.
     """
@@ -62,7 +64,7 @@ def run(
     )
     told = {"match": two_companies.align(airline, airport, progress)}
     show("match", told["match"])
-    told["split"] = _split(out / "split", min(rows or SPLIT, SPLIT), seed, progress)
+    told["split"] = _split(out / "split", min(rows or SPLIT, SPLIT), seed, apart, progress)
     show("split", told["split"])
     told["exchange"] = _exchange(airline, airport, told["match"]["common"], seed, progress)
     show("exchange", told["exchange"])
@@ -79,24 +81,25 @@ def _exchange(airline: Company, airport: Company, common: int, seed: int, progre
 # --- the second act --------------------------------------------------------------------------------------------------
 
 
-def _split(out: Path, rows: int, seed: int, progress: Progress) -> dict[str, Any]:
+def _split(out: Path, rows: int, seed: int, apart: bool, progress: Progress) -> dict[str, Any]:
     """Five protections of the same training, each attacked in every way; and what embeddings tell."""
     table = two_companies.some(flights.common(), rows)
     problem = problem_of(flights.joint(table).data("flights", None, seed))
     size = two_companies.batch_size_of(rows)
     course = Course(EPOCHS, size, bottom_rate=LEARNING_RATES["features"], last=12, seed=seed)
+    between = list(PROTECTIONS) if apart else [BETWEEN]
     found: dict[str, dict[str, Any]] = {}
     with ThreadPoolExecutor(1) as other, _one_thread():
-        companies = other.submit(_between_companies, out, rows, seed)
+        companies = other.submit(_between_companies, out, between, rows, seed)
         for name, options in PROTECTIONS.items():
-            if name != BETWEEN:
+            if name not in between:
                 trained = train(name, problem, course, protect=protection(name, **options), progress=progress)
                 found[name] = _row(attack(trained, progress=progress))
         embedding = _embedding(problem, course, progress)
         while not companies.done():
             progress("training between two processes", 0, 0)
             wait([companies], timeout=1)
-        found[BETWEEN] = companies.result()
+        found |= companies.result()
     return {
         "flights": len(problem.train) + len(problem.test), "epochs": EPOCHS, "seconds": found[BETWEEN]["seconds"],
         "rows": [found[name] for name in PROTECTIONS], "embedding": embedding,
@@ -115,17 +118,28 @@ def _embedding(problem: Problem, course: Course, progress: Progress) -> dict[str
     return told
 
 
-def _between_companies(out: Path, rows: int, seed: int) -> dict[str, Any]:
-    """A training between two processes, over TLS and with journals, attacked while it runs."""
-    (out / BETWEEN).mkdir(parents=True, exist_ok=True)
-    options = ", ".join(f"{key} = {value}" for key, value in PROTECTIONS[BETWEEN].items())
-    gradient = f'{{ name = "{BETWEEN}", {options} }}'
-    companies = two_companies.prepare(
-        out / BETWEEN, epochs=EPOCHS, rows=rows, seed=seed, limit=None, gradient=gradient, embedding="[]"
+def _between_companies(out: Path, names: list[str], rows: int, seed: int) -> dict[str, dict[str, Any]]:
+    """Trainings between two processes, over TLS and with journals, attacked while they run: a line for each."""
+    found = {}
+    for name in names:
+        (out / name).mkdir(parents=True, exist_ok=True)
+        companies = two_companies.prepare(
+            out / name, epochs=EPOCHS, rows=rows, seed=seed, limit=None, gradient=_setting(name), embedding="[]"
+        )
+        told = two_companies.meet(*companies, progress=lambda *_: None)
+        leaks = {one["attack"]: {key: one[key] for key in _KEPT} for one in told["attacks"]}
+        found[name] = {
+            **_line(name, told["test_auc"], leaks, told["worst"]["attack"]),
+            "seconds": told["train_seconds"],
+        }
+    return found
+
+
+def _setting(name: str) -> str:
+    """A protection as a label party's settings spell it."""
+    return (
+        "{ " + ", ".join([f'name = "{name}"', *(f"{key} = {value}" for key, value in PROTECTIONS[name].items())]) + " }"
     )
-    told = two_companies.meet(*companies, progress=lambda *_: None)
-    leaks = {one["attack"]: {key: one[key] for key in _KEPT} for one in told["attacks"]}
-    return {**_line(BETWEEN, told["test_auc"], leaks, told["worst"]["attack"]), "seconds": told["train_seconds"]}
 
 
 _KEPT = ("value", "low", "high", "baseline")
