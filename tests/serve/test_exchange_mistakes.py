@@ -247,10 +247,11 @@ def scored(world, text="id,plane\nf1,0.5\n", name="new.csv", out="o.csv", more="
 
 
 def changed(path, old, new, line=None):
-    """Something is written there that was not trained with."""
+    """Something is written there that was not trained with, and the airline's owner has agreed to it."""
 
     def make(world):
         edit(world / path, old, new)
+        agree(Folder(world / "airline"))
         return line.format(world) if line else scored(world, "id,plane,delay\nf1,0.5,1\n")
 
     return make
@@ -299,7 +300,7 @@ AFTER = {
     ),
     "columns that were not trained on": (
         changed("airline/party.toml", 'numeric = ["plane"]', 'numeric = ["plane", "delay"]'),
-        ["party.toml names other columns", "put categorical, numeric and flagged back"],
+        ["party.toml names other columns", "put categorical, numeric, flagged, dates and times back"],
     ),
     "another secret": (another_secret(TRAIN), ["facts.sqlite", "another keys/secret", "bring that secret back"]),
     "a check under another secret": (

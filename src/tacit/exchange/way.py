@@ -11,7 +11,7 @@ from tacit.company.aligned import facts_of
 from tacit.company.folder import Folder
 from tacit.config import OneShotContract
 from tacit.disk import write_json
-from tacit.errors import UsageError
+from tacit.errors import StorageError, UsageError
 from tacit.exchange._rows import KEEPABLE
 from tacit.exchange.common import check_at_home as check
 from tacit.exchange.plan import plan
@@ -90,8 +90,14 @@ def _parts(folder: Folder, where: Path) -> tuple[str, ...]:
     if not (where / ("figures.json" if label else "delivered")).exists():
         raise UsageError(f"{where}: the training is not over; `tacit train` resumes")
     parts = ("head", "fallback") if label else ("learned",)
-    if not all((where / part).exists() for part in parts):
+    gone = [where / part for part in parts if not (where / part).exists()]
+    if gone:
         own = folder.config.head if label else folder.config.learn
+        if own.factory is None:
+            raise StorageError(
+                f"{gone[0]} is gone: bring it back from a backup, or run `tacit train`, which makes it again from what "
+                "the run holds; then give the same command again"
+            )
         raise UsageError(
             f"{own.factory} gives an object that is not kept, and has learnt anew at every start: {KEEPABLE}"
         )
