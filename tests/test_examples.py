@@ -62,7 +62,7 @@ def test_one_exchange_says_what_it_is_worth_and_what_each_side_told(name, bound)
     (alone,) = figures(r"without the features: ([\d.]+)", text)
     assert 0.4 < alone < 1
     assert 0.4 < auc < 1  # so few flipped labels teach little
-    assert f"an AUC of at most {bound}" in " ".join(text.split())
+    assert f"a leak AUC of at most {bound}" in " ".join(text.split())
     assert re.search(r"Decoders read \d+% of the numbers' variance", text)
 
 
