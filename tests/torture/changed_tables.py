@@ -59,6 +59,7 @@ align = {{ allow_edits = true, runs_a_month = 1000 }}
 {more}
 
 [serve]
+{deadline}
 """
 _PROTECT = {
     ("airline", "split"): 'protect.gradient.name = "none"\nbudget = 1',
@@ -191,6 +192,7 @@ class World:
                 limits=limits,
                 where="listen" if label else "connect",
                 label=', label = "late"' if label else "",
+                deadline="deadline_ms = 60000" if label else "",  # a busy machine is no slow partner
                 more=more,
             )
             (party / "party.toml").write_text(settings)

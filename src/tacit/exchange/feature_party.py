@@ -114,11 +114,7 @@ def train_features(
     asking, form = _asking(side), contract.exchange.form
     with asking.line:
         received = _answered(side, asking) if asking.labels else None
-        try:
-            codes, released = _released(side, received)
-        except LimitError:  # a link that was idle while one learnt at home may have broken
-            asking.line.part(gave_up("limit"))
-            raise
+        codes, released = _released(side, received, asking.line)
         audit = released["audit"]
         telling.status.update(release={"form": form, "worst": audit["worst"]}, at_once=True)
         sent, heard = _delivered(side, asking, codes)
@@ -267,13 +263,18 @@ def shown(folder: Folder, inputs: Inputs) -> Inputs:
     return without(inputs, columns_of(folder).encoded, folder.config.learn.withheld)
 
 
-def _released(side: _Side, received: _Received | None) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+def _released(side: _Side, received: _Received | None, line: Dialer) -> tuple[NDArray[np.uint8], dict[str, Any]]:
     """The embedding as it is sent: attacked first, and only where the limit holds."""
 
     def make(path: Path) -> None:
         home = home_of(side.folder, side.rows, side.inputs, side.telling.part)
         target = None if received is None else received.target
-        made = release(_learnt(side, received), target, home, lambda inputs: _again(side, inputs, received))
+        learnt = _learnt(side, received)
+        try:
+            made = release(learnt, target, home, lambda inputs: _again(side, inputs, received))
+        except LimitError:  # a link that was idle while one learnt at home may have broken
+            line.part(gave_up("limit"))
+            raise
         store_array(path / "codes.npy", made.codes)
         write_json(path / "release.json", {**made.as_dict(), "before": _versions(home), "under": _under(side)})
 

@@ -69,7 +69,8 @@ def train_features(run: SplitRun, own: FeatureParty | None) -> Trained:
     try:
         run.turns(session, guard)
     except LimitError:
-        line.part(gave_up("ended" if guard.stopped else "limit"))
+        if cause := {"pause": "limit", "stop": "ended"}.get(guard.decision):
+            line.part(gave_up(cause))
         raise
     session.leave()
     run.save(party.bottom)

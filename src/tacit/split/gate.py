@@ -54,13 +54,13 @@ class Gate(ABC):
         return self.recorder
 
     @property
-    def stopped(self) -> bool:
-        """Whether the run has ended for good."""
-        return any(past["decision"] == "stop" for past in decisions(self.folder)[-1:])
+    def decision(self) -> str:
+        """The last one: keep, pause, resume, or stop, which ends the run for good; "" before the first."""
+        return "".join(past["decision"] for past in decisions(self.folder)[-1:])
 
     def check(self) -> None:
         """A `LimitError` where the run has ended for good."""
-        if self.stopped:
+        if self.decision == "stop":
             reason = decisions(self.folder)[-1]["reason"]
             raise LimitError(f"this run was stopped by its limit: {reason}. A new run needs another name")
 

@@ -75,9 +75,9 @@ class Guard(ABC):
         """The gate of this side, if it has something to measure."""
 
     @property
-    def stopped(self) -> bool:
-        """Whether the limit has ended the run for good."""
-        return self.gate is not None and self.gate.stopped
+    def decision(self) -> str:
+        """The gate's last one; "" where there is none."""
+        return "" if self.gate is None else self.gate.decision
 
     def check(self) -> None:
         """A `LimitError` where the limit has ended the run for good."""

@@ -87,7 +87,7 @@ def train_label(run: SplitRun, own: LabelParty | None) -> Trained:
     try:
         run.turns(session, guard)
     except LimitError:
-        if guard.stopped:
+        if guard.decision == "stop":
             desk.turn_away(RefusedError("run", "its label party has ended this run"))
         raise
     if not session.leave():
