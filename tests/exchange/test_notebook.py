@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import tacit
 from tacit.errors import DataError, LabelsError, UsageError
+from tacit.exchange import judged
 from tacit.exchange.in_process import one_shot
 
 from .companies import table
@@ -99,6 +100,22 @@ def test_a_model_is_kept_without_pickle_and_scores_the_same(tmp_path, learner):
         tacit.load(tmp_path / "model")
     with pytest.raises(UsageError, match="holds no model"):
         tacit.load(tmp_path)
+
+
+def test_the_lift_of_rows_of_any_weight():
+    lift = judged._TWO_CLASSES["lift, highest tenth"]
+    truth, scores = np.array([1.0, 1, 0, 0, 0, 0, 0, 0, 1, 0]), np.linspace(1, 0, 10)
+    assert lift(truth, scores, np.ones(10)) == pytest.approx(1 / 0.3)
+    heavy = np.array([5.0, 0, 0, 0, 1, 1, 1, 1, 1, 0])  # the highest row alone is more than a tenth of all
+    assert lift(truth, scores, heavy) == pytest.approx(1 / 0.6)
+    assert lift(truth, scores, heavy[::-1]) == pytest.approx(1 / 0.1)
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        groups = generator.integers(8, size=40)
+        weights = generator.multinomial(8, np.full(8, 1 / 8))[groups].astype(float)
+        y = generator.integers(2, size=40).astype(float)
+        if len(np.unique(y[weights > 0])) > 1:
+            assert 0 <= lift(y, generator.random(40), weights) < 41
 
 
 def test_what_a_partner_is_worth(result):

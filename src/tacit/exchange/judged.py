@@ -27,8 +27,10 @@ FEWEST = 20
 def _lift(truth: NDArray[np.float64], scores: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """How many times as often the label is 1 among the tenth of the rows with the highest scores as among all."""
     order = np.argsort(-scores, kind="stable")
-    top = order[np.cumsum(weights[order]) <= max(1.0, _TOP * weights.sum())]
-    return float(np.average(truth[top], weights=weights[top]) / np.average(truth, weights=weights))
+    each = weights[order]
+    room = max(1.0, np.floor(_TOP * weights.sum())) - (np.cumsum(each) - each)  # of a heavy row the part that fits
+    top = np.average(truth[order], weights=np.clip(room, 0.0, each))
+    return float(top / np.average(truth, weights=weights))
 
 
 _TWO_CLASSES: Mapping[str, Figure] = {
