@@ -73,7 +73,7 @@ def _line(name: str, row: Mapping[str, Any]) -> list[str]:
         ROWS[name].words + (f"`{_spelled(row['setting'])}`" if attacked else ""),
         ROWS[name].source,
         f"{row['norm']:.2f}, {row['cosine']:.2f}" if attacked else "",
-        f"{row['worst']['leak_auc']:.2f}" if attacked else "",
+        f"{row['worst']['leak_auc']:.2f} {row['worst']['attack']}" if attacked else "",
         "" if bound is None else f"{bound['leak_auc']:.2f}",
         "" if features is None else f"{features['worst']:.2f}",
         f"{worth['mean']:.3f}" + ("" if worth["half"] is None else f" ± {worth['half']:.3f}"),
