@@ -69,7 +69,7 @@ class Inputs:
         return replace(self, categorical=self.categorical[rows], numeric=self.numeric[rows])
 
     def category(self, column: int, code: int) -> str | None:
-        """What the table calls a code of a categorical column; None where nobody named it."""
+        """The table's name of a code of a categorical column; None where nobody named it."""
         if column >= len(self.values):
             return None
         place = code - (self.cardinalities[column] - len(self.values[column]))

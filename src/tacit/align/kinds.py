@@ -129,7 +129,7 @@ class _Seen:
         return len(np.unique(np.concatenate(self.hashes))) == self.there
 
     def kind(self) -> Kind:
-        """What the column is taken for."""
+        """The kind that the column is taken for."""
         why = self._useless()
         return Kind(self.name, "left out" if why else self._what(), why)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one exchange is tried with; each field is an option of `choose`."""
+    """Options of `choose` about one exchange."""
 
     label_limit: Annotated[str | None, option("One exchange: bounds on the leak AUC of a label.", "AUC,AUC")] = None
     odds: Annotated[float | None, option("One exchange: a bound on the odds of a label.", "FACTOR")] = None
@@ -37,13 +37,13 @@ class Exchange:
 
     @property
     def asked(self) -> bool:
-        """Whether it is about one exchange at all; odds alone are a mistake."""
+        """True where it is about one exchange at all; odds alone are a mistake."""
         if self.label_limit is None and self.odds is not None:
             raise UsageError("--odds is for one exchange: give --label-limit too, as 0.6")
         return self.label_limit is not None
 
     def search(self, seeds: int) -> Search:
-        """What is to be tried, from options as they were typed."""
+        """The search that the options ask for, as they were typed."""
         from tacit.lab.exchanges import Search
 
         assert self.label_limit is not None  # else it is not asked

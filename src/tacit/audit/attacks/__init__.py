@@ -42,7 +42,7 @@ def attack(name: str, **options: Any) -> Any:
 
 
 def facts(name: str) -> Facts:
-    """Where an attack is tried, and what it needs, as its file says."""
+    """Facts of an attack, from its file: where it is tried, and what it needs."""
     known: Facts = plugins.facts(_package(name), "attack", name)
     return known
 
